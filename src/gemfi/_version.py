@@ -1,0 +1,3 @@
+"""The version, and nothing else, so that the build can read it without importing torch."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,27 @@
+"""The exceptions that a caller may want to tell apart.
+
+Every message says what is wrong, where, and what to change. The command line turns each of them
+into one line on standard error and exit code 2.
+"""
+
+from __future__ import annotations
+
+
+class GemfiError(Exception):
+    """Base of every error that gemfi raises on purpose."""
+
+
+class InputError(GemfiError, ValueError):
+    """An argument, a tensor or a file that cannot be what was meant."""
+
+
+class RoleError(InputError):
+    """A data split used for something that its role forbids, such as training on `ood-test`."""
+
+
+class CheckpointError(GemfiError):
+    """A checkpoint that cannot be read, or that belongs to another run."""
+
+
+class NonFiniteLossError(GemfiError, ArithmeticError):
+    """The loss became NaN or infinite; names the term, the step and the last good checkpoint."""
