@@ -1,0 +1,23 @@
+"""Backbones: modules that map a batch of inputs to features (B, D).
+
+Any module does; these carry `num_features`, so that a model can be built without a trial pass. To
+add one, write its file and list it in `BACKBONES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from gemfi.backbones.convnet import ConvNet
+from gemfi.backbones.mlp import MLP
+from gemfi.backbones.resnet import ResNet18, resnet18
+
+BACKBONES: dict[str, Callable[..., nn.Module]] = {
+    "convnet": ConvNet,
+    "mlp": MLP,
+    "resnet18": resnet18,
+}
+
+__all__ = ["BACKBONES", "MLP", "ConvNet", "ResNet18", "resnet18"]

@@ -1,0 +1,57 @@
+"""The paper's MNIST network: three 5×5 convolutions with pooling."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gemfi.errors import InputError
+from gemfi.spectral import Conv2d, Spectral
+
+
+class ConvNet(nn.Module):
+    """Three convolutions of `channels` 5×5 filters, each with ReLU and 2×2 max pooling.
+
+    A 28×28 image becomes 64·3·3 = 576 features. Spectral normalisation is soft with c = 3 by
+    default.
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input, at least 8.
+        channels: filters of each layer.
+        dropout: rate on the features.
+        spectral: how the norms are held.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 1,
+        size: int = 28,
+        channels: int = 64,
+        *,
+        dropout: float = 0.0,
+        spectral: Spectral = Spectral(bound=3.0),  # noqa: B008 - frozen
+    ) -> None:
+        super().__init__()
+        if size < 8:
+            raise InputError(f"convnet pools three times, so size must be at least 8, got {size}")
+        sizes = (size, size // 2, size // 4)
+        widths = (in_channels, channels, channels)
+        self.convs = nn.ModuleList(
+            Conv2d(width, channels, 5, size=each, spectral=spectral)
+            for width, each in zip(widths, sizes, strict=True)
+        )
+        self.biases = nn.ParameterList(nn.Parameter(_zeros(channels)) for _ in sizes)
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = channels * (size // 8) ** 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, channels, size, size) to (B, num_features)."""
+        for conv, bias in zip(self.convs, self.biases, strict=True):
+            x = functional.max_pool2d(functional.relu(conv(x) + bias[:, None, None]), 2)
+        features: Tensor = self.dropout(x.flatten(1))
+        return features
+
+
+def _zeros(count: int) -> Tensor:
+    return Tensor(count).zero_()

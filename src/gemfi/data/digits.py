@@ -1,0 +1,93 @@
+"""scikit-learn's handwritten digits: the embedded default, no download.
+
+1,797 images of 8×8 pixels with 17 grey levels (UCI Optical Recognition of Handwritten Digits, test
+part; E. Alpaydin and C. Kaynak, 1998).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from gemfi.data.sampling import generator, stratified_indices
+from gemfi.data.splits import Role, Split
+from gemfi.data.task import Task
+
+ID_DIGITS = tuple(range(7))
+OOD_VALIDATION_DIGITS = (7,)
+OOD_TEST_DIGITS = (8, 9)
+TEST_FRACTION, VALIDATION_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1, 0.1  # of the ID images
+
+_NOISE, _SHUFFLED = 1, 2  # streams of the split seed
+
+
+def digits(split_seed: int = 0) -> Task:
+    """Digits 0–6 against the digits held out (near OOD) and synthetic images (far OOD).
+
+    Images are (N, 1, 8, 8) float32 in [0, 1].
+
+    - ID: the 1,264 images of 0–6, stratified: 759 train, 126 validation, 126 calibration, 253 test.
+    - `ood_validation["digits-7"]`: the 179 sevens.
+    - `ood_test["digits-8-9"]`: the 354 eights and nines.
+    - `ood_test["noise"]`: as many images as in test, each pixel uniform on [0, 1).
+    - `ood_test["inverted"]`: 1 − x of each test image.
+    - `ood_test["shuffled"]`: each test image with its pixels in a random order of its own.
+
+    Args:
+        split_seed: which images go where. It is not the seed of a run: leave it, so that runs with
+            different seeds are judged on the same images.
+    """
+    source = load_digits()
+    images = torch.from_numpy(source.images / 16).float()[:, None]  # (N, 1, 8, 8)
+    labels = torch.from_numpy(source.target.astype(np.int64))
+    names = tuple(str(digit) for digit in ID_DIGITS)
+
+    inside = _of_classes(labels, ID_DIGITS)
+    x, y = images[inside], labels[inside]  # 0..6 already: relabelling would change nothing
+    total = len(y)
+    held = torch.from_numpy(stratified_indices(y.numpy(), round(TEST_FRACTION * total), split_seed))
+    kept = torch.ones(total, dtype=torch.bool)
+    kept[held] = False
+
+    test = Split(x[held], y[held], Role.TEST, "digits", len(names), names)
+    train = Split(x[kept], y[kept], Role.TRAIN, "digits", len(names), names)
+    train, validation = train.carve(
+        round(VALIDATION_FRACTION * total), Role.VALIDATION, seed=split_seed
+    )
+    train, calibration = train.carve(
+        round(CALIBRATION_FRACTION * total), Role.CALIBRATION, seed=split_seed
+    )
+    sevens = images[_of_classes(labels, OOD_VALIDATION_DIGITS)]
+    ood_test = {
+        "digits-8-9": images[_of_classes(labels, OOD_TEST_DIGITS)],
+        "noise": _noise(test.x, split_seed),
+        "inverted": 1 - test.x,
+        "shuffled": _shuffled(test.x, split_seed),
+    }
+    return Task(
+        name="digits",
+        num_classes=len(names),
+        class_names=names,
+        train=train,
+        validation=validation,
+        calibration=calibration,
+        test=test,
+        ood_validation={"digits-7": Split(sevens, None, Role.OOD_VALIDATION, "digits-7")},
+        ood_test={key: Split(x, None, Role.OOD_TEST, key) for key, x in ood_test.items()},
+    )
+
+
+def _of_classes(labels: Tensor, classes: tuple[int, ...]) -> Tensor:
+    return torch.isin(labels, torch.tensor(classes)).nonzero()[:, 0]
+
+
+def _noise(like: Tensor, seed: int) -> Tensor:
+    return torch.from_numpy(generator(seed, _NOISE).random(like.shape, dtype=np.float32))
+
+
+def _shuffled(images: Tensor, seed: int) -> Tensor:
+    pixels = images.flatten(1).numpy()
+    shuffled = generator(seed, _SHUFFLED).permuted(pixels, axis=1)  # each row on its own
+    return torch.from_numpy(shuffled).reshape(images.shape)

@@ -1,0 +1,228 @@
+"""A split: tensors in memory that know what they may be used for.
+
+Rule 1 of the design: every split carries a role, and `gemfi.data.guard` refuses the wrong one. A
+role is given once, when data enters (`as_split`, or a task's builder). There is no way to change
+it; `Split.carve` takes validation and calibration data out of training data, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gemfi.data.sampling import stratified_indices
+from gemfi.errors import InputError, RoleError
+
+
+class Role(StrEnum):
+    """What a split is for."""
+
+    TRAIN = "train"  # weights and statistics
+    VALIDATION = "validation"  # selection, temperature, tuning
+    CALIBRATION = "calibration"  # policies, and nothing else
+    TEST = "test"  # reported, never learnt from
+    OOD_VALIDATION = "ood-validation"  # tuning
+    OOD_TEST = "ood-test"  # reported, never learnt from
+    AUXILIARY = "auxiliary"  # outliers that training may see
+
+    @classmethod
+    def parse(cls, role: Role | str) -> Role:
+        """Turn the name of a role into the role."""
+        try:
+            return cls(role)
+        except ValueError:
+            raise InputError(f"unknown role {role!r}; expected one of {', '.join(cls)}") from None
+
+
+ID_ROLES = frozenset({Role.TRAIN, Role.VALIDATION, Role.CALIBRATION, Role.TEST})
+"""Roles of in-distribution data, which needs labels."""
+
+CARVED_ROLES = frozenset({Role.VALIDATION, Role.CALIBRATION})
+"""Roles that may be carved from training data."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Samples, their labels and their role, checked once at construction.
+
+    Tensors are not copied when they already have the right type. Floating-point `x` becomes
+    float32, labels become int64 on the device of `x`, and gradients are cut.
+
+    Args:
+        x: (N, ...) finite floating point, or uint8 (images).
+        y: (N,) integer labels in 0..C-1; None where there are none (OOD and auxiliary sets only).
+        role: what the split may be used for.
+        name: for messages and tables.
+        num_classes: C, or None where it is not known: then labels only have to be non-negative.
+        class_names: C names, or None.
+    """
+
+    x: Tensor
+    y: Tensor | None
+    role: Role
+    name: str
+    num_classes: int | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        where = f"split {self.name!r}"
+        object.__setattr__(self, "role", Role.parse(self.role))
+        object.__setattr__(self, "x", _checked_inputs(self.x, where))
+        if self.num_classes is not None and self.num_classes < 1:
+            raise InputError(f"{where}: num_classes must be at least 1, got {self.num_classes}")
+        if self.class_names is not None and len(self.class_names) != self.num_classes:
+            raise InputError(
+                f"{where}: {len(self.class_names)} class names for num_classes={self.num_classes}"
+            )
+        if self.y is not None:
+            y = _checked_labels(self.y, len(self.x), self.num_classes, where)
+            object.__setattr__(self, "y", y.to(self.x.device))
+        elif self.role in ID_ROLES:
+            raise InputError(
+                f"{where}: role {self.role} needs labels; only OOD and auxiliary sets go without"
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        shape, labels = tuple(self.x.shape), "no labels" if self.y is None else self.num_classes
+        return f"Split({self.name!r}, role={self.role}, x={shape} {self.x.dtype}, classes={labels})"
+
+    @property
+    def labels(self) -> Tensor:
+        """`y` where labels are needed; an error where there are none."""
+        if self.y is None:
+            raise InputError(f"split {self.name!r} (role {self.role}) has no labels")
+        return self.y
+
+    @property
+    def class_counts(self) -> Tensor:
+        """(C,) samples of each class; up to the largest label where C is not known."""
+        return torch.bincount(self.labels, minlength=self.num_classes or 0)
+
+    def subset(self, indices: Tensor | npt.NDArray[np.integer[Any]] | Sequence[int]) -> Split:
+        """Return the samples at `indices` (in 0..N-1, in that order), with the same role."""
+        index = torch.as_tensor(indices)
+        if index.ndim != 1 or not _is_integer(index):
+            raise InputError(
+                f"indices must be a list of integers, got shape {tuple(index.shape)} "
+                f"{index.dtype}; of a mask take mask.nonzero()[:, 0]"
+            )
+        if len(index) == 0:
+            raise InputError(f"split {self.name!r}: a subset needs at least one index")
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= len(self):
+            raise InputError(
+                f"split {self.name!r}: indices must be in 0..{len(self) - 1}, found {low}..{high}"
+            )
+        index = index.to(self.x.device, torch.int64)
+        return replace(self, x=self.x[index], y=None if self.y is None else self.y[index])
+
+    def carve(
+        self, size: float, role: Role | str = Role.VALIDATION, *, seed: int = 0
+    ) -> tuple[Split, Split]:
+        """Take validation or calibration data out of training data.
+
+        The two parts are disjoint, cover everything, keep the order and the proportions of the
+        classes; each class keeps at least one training sample.
+
+        Args:
+            size: a float is a fraction in (0, 1), an int is a count.
+            role: `validation` or `calibration`.
+            seed: of the split, not of the run: keep it fixed across runs that are compared.
+
+        Returns:
+            The rest, still `train`, and the carved part.
+        """
+        role = Role.parse(role)
+        if self.role is not Role.TRAIN:
+            raise RoleError(
+                f"split {self.name!r} has role {self.role}: only train can be carved, since a part "
+                f"of {self.role} data under another role would escape the guard"
+            )
+        if role not in CARVED_ROLES:
+            raise RoleError(
+                f"cannot carve role {role} from split {self.name!r}: expected validation or "
+                "calibration; other roles are given when data enters, with as_split(..., role=)"
+            )
+        count = _count(size, len(self))
+        labels = self.labels.cpu().numpy()
+        chosen = torch.from_numpy(stratified_indices(labels, count, seed))
+        kept = torch.ones(len(self), dtype=torch.bool)
+        kept[chosen] = False
+        return self.subset(kept.nonzero()[:, 0]), replace(self.subset(chosen), role=role)
+
+
+def _count(size: float, total: int) -> int:
+    if isinstance(size, bool):
+        raise InputError("size must be a fraction or a count, got a bool")
+    if isinstance(size, int | np.integer):
+        return int(size)
+    if not 0 < size < 1:
+        raise InputError(f"a fraction must be between 0 and 1, got {size}; a count is an int")
+    return round(size * total)
+
+
+def _is_integer(value: Tensor) -> bool:
+    floating = value.is_floating_point() or value.is_complex()
+    return not floating and value.dtype is not torch.bool
+
+
+def _checked_inputs(x: Tensor, where: str) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise InputError(f"{where}: x must be a tensor, got {type(x).__name__}; use as_split")
+    shape = tuple(x.shape)
+    if x.ndim == 0 or len(x) == 0:
+        raise InputError(f"{where} is empty: expected x of shape (N, ...) with N > 0, got {shape}")
+    if x.ndim == 1:
+        raise InputError(
+            f"{where}: x must have shape (N, ...) with at least one feature axis, got {shape}; "
+            "a single feature is x[:, None]"
+        )
+    if x.numel() == 0:
+        raise InputError(f"{where}: x has no features, shape {shape}")
+    if x.dtype is torch.uint8:
+        return x
+    if not x.is_floating_point():
+        raise InputError(
+            f"{where}: x must be floating point or uint8, got {x.dtype}; convert it to float32"
+        )
+    x = x.detach().to(torch.float32)
+    finite = x.flatten(1).isfinite().all(dim=1)  # (N,)
+    if not bool(finite.all()):
+        bad = (~finite).nonzero()[:, 0]
+        raise InputError(
+            f"{where}: x must be finite, but sample {int(bad[0])} holds NaN or infinity in float32 "
+            f"({len(bad)} of {len(x)} samples do)"
+        )
+    return x
+
+
+def _checked_labels(y: Tensor, total: int, num_classes: int | None, where: str) -> Tensor:
+    if not isinstance(y, Tensor):
+        raise InputError(f"{where}: y must be a tensor, got {type(y).__name__}; use as_split")
+    if y.ndim != 1:
+        raise InputError(
+            f"{where}: y must have shape (N,), got {tuple(y.shape)}; of one-hot rows take argmax(1)"
+        )
+    if len(y) != total:
+        raise InputError(f"{where}: x has {total} samples, but y has {len(y)} labels")
+    if not _is_integer(y):
+        raise InputError(f"{where}: labels must be integers, got {y.dtype}")
+    y = y.to(torch.int64)
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or (num_classes is not None and high >= num_classes):
+        allowed = "non-negative" if num_classes is None else f"in 0..{num_classes - 1}"
+        raise InputError(
+            f"{where}: labels must be {allowed}, found {low}..{high}; "
+            "data without labels has y=None"
+        )
+    return y

@@ -1,0 +1,152 @@
+"""`as_split`: the door through which a user's own data enters, and where it gets its role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from gemfi.data.splits import Role, Split
+from gemfi.errors import InputError, RoleError
+
+Array = Tensor | npt.NDArray[Any]
+Pair = tuple[Tensor, Tensor | None]
+
+
+def as_split(
+    data: Array | Dataset[Any] | DataLoader[Any],
+    y: Array | None = None,
+    *,
+    role: Role | str,
+    name: str = "data",
+    num_classes: int | None = None,
+    class_names: tuple[str, ...] | None = None,
+) -> Split:
+    """Wrap data with a role.
+
+    A `Dataset` or `DataLoader` of (x, y) pairs, or of x alone for data without labels, is read
+    into memory once, in the order it gives: a shuffling loader gives a shuffled split, and random
+    augmentation is frozen. Numpy arrays are copied, tensors are not.
+
+    Args:
+        data: (N, ...) tensor or array, or a Dataset or DataLoader.
+        y: (N,) labels, when `data` is a tensor or an array.
+        role: what the data may be used for, for good.
+        name: for messages and tables.
+        num_classes: C. The default is the number of class names; without them, for training data
+            the largest label plus one, and for other roles unknown: a small set may lack the last
+            class.
+        class_names: C names.
+
+    Example:
+        >>> as_split(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), role="train")
+        Split('data', role=train, x=(4, 2) torch.float32, classes=2)
+    """
+    role = Role.parse(role)
+    if isinstance(data, Split):
+        raise RoleError(
+            f"split {data.name!r} already has role {data.role}, and a role does not change; "
+            "validation and calibration data come from train with carve"
+        )
+    if isinstance(data, Dataset | DataLoader):
+        if y is not None:
+            raise InputError(
+                f"{name!r}: a {type(data).__name__} brings its own labels; leave y out"
+            )
+        inputs, labels = _materialise(data, name)
+    else:
+        inputs = _tensor(data, f"{name!r}: x")
+        labels = None if y is None else _tensor(y, f"{name!r}: y")
+    if num_classes is None and class_names is not None:
+        num_classes = len(class_names)
+    split = Split(inputs, labels, role, name, num_classes, class_names)
+    if num_classes is None and role is Role.TRAIN:
+        return Split(split.x, split.y, role, name, len(split.class_counts), class_names)
+    return split
+
+
+def _tensor(value: object, what: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if not isinstance(value, np.ndarray | np.generic):
+        raise InputError(
+            f"{what} must be a tensor or a numpy array, got {type(value).__name__}; "
+            "as_split takes tensors, arrays, a torch Dataset or a DataLoader"
+        )
+    try:  # a copy, in this machine's byte order: torch knows neither read-only nor foreign arrays
+        return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
+    except TypeError:
+        raise InputError(f"{what} must hold numbers, got dtype {value.dtype}") from None
+
+
+def _materialise(data: Dataset[Any] | DataLoader[Any], name: str) -> Pair:
+    batches = _loader_batches(data, name) if isinstance(data, DataLoader) else _items(data, name)
+    inputs: list[Tensor] = []
+    labels: list[Tensor] = []
+    for index, (x, y) in enumerate(batches):
+        if inputs and (x.shape[1:], x.dtype) != (inputs[0].shape[1:], inputs[0].dtype):
+            raise InputError(
+                f"{name!r}: x changes from {tuple(inputs[0].shape[1:])} {inputs[0].dtype} to "
+                f"{tuple(x.shape[1:])} {x.dtype} at position {index}; all must agree"
+            )
+        if y is not None and len(y) != len(x):
+            raise InputError(f"{name!r}: batch {index} has {len(x)} samples, but {len(y)} labels")
+        if y is not None:
+            labels.append(y)
+        inputs.append(x)
+        if labels and len(labels) != len(inputs):
+            raise InputError(f"{name!r}: some items have labels and some do not (position {index})")
+    if not inputs:
+        raise InputError(f"{name!r}: the {type(data).__name__} is empty; expected (x, y) pairs")
+    return torch.cat(inputs), torch.cat(labels) if labels else None
+
+
+def _loader_batches(loader: DataLoader[Any], name: str) -> Iterator[Pair]:
+    if loader.drop_last:
+        raise InputError(
+            f"{name!r}: the DataLoader has drop_last=True and would lose samples; "
+            "pass its dataset, or a loader with drop_last=False"
+        )
+    for index, batch in enumerate(loader):
+        x, y = _pair(batch, f"{name!r}: batch {index}")
+        unclear = y is None and loader.batch_sampler is None  # x alone: a sample or a batch?
+        if unclear or x.ndim == 0 or (y is not None and y.ndim == 0):
+            raise InputError(
+                f"{name!r}: the DataLoader gives samples, not batches; pass its dataset, or set "
+                "batch_size"
+            )
+        yield x, y
+
+
+def _items(dataset: Dataset[Any], name: str) -> Iterator[Pair]:
+    # Not through a DataLoader: that would draw from the global generator and collate by guessing.
+    items: Iterator[Any]
+    if isinstance(dataset, IterableDataset):
+        items = iter(dataset)
+    elif isinstance(dataset, Sized):
+        items = (dataset[index] for index in range(len(dataset)))
+    else:
+        raise InputError(f"{name!r}: the {type(dataset).__name__} has no __len__")
+    for index, item in enumerate(items):
+        x, y = _pair(item, f"{name!r}: item {index}")
+        if y is not None and y.numel() != 1:
+            raise InputError(
+                f"{name!r}: item {index} must have one label, got shape {tuple(y.shape)}"
+            )
+        yield x[None], None if y is None else y.reshape(1)
+
+
+def _pair(item: Any, where: str) -> Pair:
+    parts = item if isinstance(item, tuple | list) else (item,)
+    if len(parts) not in (1, 2):
+        raise InputError(f"{where}: expected (x, y) or x alone, got {len(parts)} parts")
+    x = _tensor(parts[0], f"{where}: x")
+    if len(parts) == 1:
+        return x, None
+    label = torch.tensor(parts[1]) if isinstance(parts[1], int | float) else parts[1]
+    return x, _tensor(label, f"{where}: y")

@@ -1,0 +1,384 @@
+"""The GEM head: K Dirichlet heads, a learned energy, a per-class gate, a router, a density scaler.
+
+The flow is Algorithm 1 of the paper (`docs/mathematics.md`): E = energy(z), ŝ = σ(E),
+π = router([z, ŝ]), s = gate([z, ŝ]), u_k = h_k(z)/T, α_k = exp(clip u_k) + ε, p̂ ∝ s·Σ π_k α_k/α0_k.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gemfi import dirichlet, losses
+from gemfi.belief import Belief
+from gemfi.density import ClassGaussians, DensityScaler
+from gemfi.methods.base import Batch, FeatureBatches, Head, MethodInfo, Progress
+from gemfi.methods.gem_config import PRESETS, GEMConfig
+from gemfi.methods.gem_modules import EnergyReport, Perceptron, sizes_of, unit
+from gemfi.outliers import OutlierConfig
+from gemfi.spectral import OFF, Spectral
+
+_PAPER = "GEM-FI: Gated Evidential Mixtures with Fisher Modulation"
+
+
+class Parts(NamedTuple):
+    """What the modules say of a batch of features, before they are put together.
+
+    `energy` (B,) and `log_gate` (B, C) are None where the switches leave them out; `logits` and
+    `log_alpha` are (B, K, C), `log_weight` (B, K). α already carries a logit or evidence gate.
+    """
+
+    energy: Tensor | None
+    log_gate: Tensor | None
+    log_weight: Tensor
+    logits: Tensor
+    log_alpha: Tensor
+
+    def rows(self, rows: slice) -> Parts:
+        """Some of the batch."""
+        return Parts(*(None if each is None else each[rows] for each in self))  # type: ignore[arg-type]
+
+
+class GEM(Head):
+    """A gated evidential mixture, steered by a `GEMConfig`; see its presets below."""
+
+    def __init__(
+        self, num_features: int, num_classes: int, config: GEMConfig | None = None
+    ) -> None:
+        super().__init__(num_features, num_classes, config)
+        self.config: GEMConfig
+        self._build_modules()
+        self._build_density()
+
+    def _build_modules(self) -> None:
+        config, inputs = self.config, self.num_features
+        spectral = Spectral(config.spectral) if config.sn else OFF
+        sizes = sizes_of(config.sizes)
+        count = config.components
+        signal = inputs + 1 if config.has_energy else inputs
+
+        def perceptron(first: int, hidden: tuple[int, ...], last: int, **more: Any) -> Perceptron:
+            return Perceptron(
+                (first, *hidden, last), spectral=spectral, **{"dropout": config.dropout, **more}
+            )
+
+        self.heads = perceptron(inputs, sizes.heads, self.num_classes, stack=count)
+        self.energy = (
+            perceptron(inputs, sizes.energy, 1, **sizes.energy_options)
+            if config.has_energy
+            else None
+        )
+        self.gate = perceptron(signal, sizes.gate, self.num_classes) if config.core else None
+        self.router = perceptron(signal, sizes.router, count) if count > 1 else None
+        log_temperature = torch.tensor(math.log(config.initial_temperature))
+        if config.temperature_learned:
+            self.log_temperature = nn.Parameter(log_temperature)
+        else:
+            self.register_buffer("log_temperature", log_temperature)
+
+    def _build_density(self) -> None:
+        config = self.config
+        self.density: ClassGaussians | None = None
+        self.scaler: DensityScaler | None = None
+        self.running = None
+        if config.has_density:
+            self.density = ClassGaussians(
+                self.num_classes,
+                self.num_features,
+                covariance=config.density_covariance,
+                shrinkage=config.density_shrinkage,
+            )
+            if config.rho_refit > 0:
+                self.running = self.density.statistics()
+        if config.rho != "none":
+            self.scaler = DensityScaler(
+                config.rho, power=config.rho_power, floor=config.rho_floor
+            )
+        self.report = EnergyReport(config.energy_source)
+
+    @classmethod
+    def default_config(cls) -> GEMConfig:
+        """The preset of the method's name."""
+        return PRESETS[cls.info.name]
+
+    @property
+    def outliers(self) -> OutlierConfig:
+        """The outliers of the EBM and UNC terms."""
+        return self.config.used_outliers
+
+    # -- forward --------------------------------------------------------------------------------
+
+    def embed(self, z: Tensor) -> Tensor:
+        """Unit-norm features, unless the configuration asks for raw ones."""
+        return unit(z) if self.config.feature_space == "unit" else z
+
+    def parts(self, z: Tensor) -> Parts:
+        """Run every module on features (B, D)."""
+        z = self.embed(z)
+        energy = signal = None
+        if self.energy is not None:
+            energy = self._energy(z)
+            signal = torch.cat([z, torch.sigmoid(energy).unsqueeze(1)], dim=1)
+        else:
+            signal = z
+        logits = self.heads(z) * torch.exp(-self.log_temperature)
+        if self.router is None:
+            log_weight = logits.new_zeros(logits.shape[:2])
+        else:
+            log_weight = torch.log_softmax(self.router(signal), dim=-1)
+        log_gate = None if self.gate is None else self._log_gate(self.gate(signal))
+        return Parts(energy, log_gate, log_weight, logits, self._log_alpha(logits, log_gate))
+
+    def forward(self, z: Tensor) -> Belief:
+        """Features (B, D) to a belief; no Fisher modulation, no gradient."""
+        parts = self.parts(z)
+        log_density = log_rho = None
+        if self.density is not None and self.density.fitted:
+            log_density = self.log_density(z)
+            if self.scaler is not None and self.scaler.fitted:
+                log_rho = self.scaler(log_density)
+        energy, extra = self.report(parts.energy, log_density, parts.logits, parts.log_weight)
+        belief = self._belief(parts)
+        if parts.log_gate is not None and belief.log_gate is None:
+            extra["log_gate"] = parts.log_gate
+        return Belief(
+            log_p=belief.log_p,
+            log_weight=belief.log_weight,
+            log_evidence=belief.log_evidence,
+            log_gate=belief.log_gate,
+            log_rho=log_rho,
+            log_density=log_density,
+            energy=energy,
+            logits=parts.logits,
+            extra=extra,
+        )
+
+    def log_density(self, z: Tensor) -> Tensor:
+        """Log p(z) (B,) in the density's feature space."""
+        if self.density is None:
+            raise RuntimeError("this configuration has no density")
+        log_density: Tensor = self.density(self._density_features(z))
+        return log_density
+
+    def _density_features(self, z: Tensor) -> Tensor:
+        return unit(z) if self.config.density_space == "unit" else z
+
+    def _belief(self, parts: Parts) -> Belief:
+        log_p, log_total = dirichlet.log_mean(parts.log_alpha)
+        gated = self.config.gate == "prob"
+        return Belief(
+            log_p=log_p,
+            log_weight=parts.log_weight,
+            log_evidence=log_total,
+            log_gate=parts.log_gate if gated else None,
+        )
+
+    def _energy(self, z: Tensor) -> Tensor:
+        energy: Tensor = self.energy(z).squeeze(1)  # type: ignore[misc]
+        if self.config.energy_tanh:
+            return torch.tanh(energy if self.training else energy * self.config.energy_desaturate)
+        return energy
+
+    def _log_gate(self, raw: Tensor) -> Tensor:
+        low, high = self.config.gate_low, self.config.gate_high
+        opened = torch.sigmoid(raw)
+        if self.config.gate_bound == "clamp":
+            return opened.clamp(low, high).log()
+        return torch.log(low + (high - low) * opened)
+
+    def _log_alpha(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
+        config = self.config
+        if config.gate == "logit" and log_gate is not None:
+            logits = logits * log_gate.exp().unsqueeze(1)
+        log_alpha = logits.clamp(-config.clip, config.clip)
+        if config.gate == "evidence" and log_gate is not None:
+            log_alpha = log_alpha + log_gate.unsqueeze(1)
+        return self._plus_epsilon(log_alpha)
+
+    def _plus_epsilon(self, log_alpha: Tensor) -> Tensor:
+        if self.config.epsilon == 0:
+            return log_alpha
+        floor = log_alpha.new_tensor(math.log(self.config.epsilon))
+        return torch.logaddexp(log_alpha, floor)
+
+    # -- objective ------------------------------------------------------------------------------
+
+    def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """Prediction, KL, Fisher, energy and entropy terms, as the switches say."""
+        count = len(batch.z)
+        z = batch.z if batch.outliers is None else torch.cat([batch.z, batch.outliers])
+        parts = self.parts(z)
+        inside = parts.rows(slice(count))
+        outside = None if batch.outliers is None else parts.rows(slice(count, None))
+        fisher = self._fisher(inside, batch.y)
+        if self.config.fi_mod and fisher is not None:
+            modulated = losses.fisher_modulation(
+                inside.log_weight, fisher, self.config.fi_mod_strength, self.config.fi_smoothing
+            )
+            inside = inside._replace(log_weight=modulated)
+        log_p = self._belief(inside).log_probs()
+        terms = self._prediction_terms(inside, log_p, batch, at)
+        terms |= self._fisher_terms(inside, fisher)
+        weight = at.ramp(self.outliers.start, self.outliers.ramp)
+        terms |= self._energy_terms(inside, outside, weight)
+        terms |= self._entropy_terms(inside, outside, log_p, weight)
+        return terms
+
+    def _prediction_terms(
+        self, inside: Parts, log_p: Tensor, batch: Batch, at: Progress
+    ) -> dict[str, Tensor]:
+        config = self.config
+        log_alpha = inside.log_alpha
+        if self.running is not None:
+            log_alpha = self._scale_in_training(log_alpha, batch, at)
+        if config.squared and config.core_loss == "edl":
+            mean, total = dirichlet.log_mean(inside.log_alpha)
+            return {
+                "squared_error": losses.squared_error(log_p, batch.y),
+                "variance": losses.dirichlet_variance(mean, total),
+                "kl": config.kl_weight * losses.kl_misleading(log_alpha[:, 0], batch.y),
+            }
+        kl = config.kl_weight * losses.kl_prior(log_alpha, inside.log_weight)
+        if config.squared:
+            return {"squared_error": losses.squared_error(log_p, batch.y), "kl": kl}
+        return {"nll": losses.nll(log_p, batch.y), "kl": kl}
+
+    def _fisher(self, inside: Parts, label: Tensor) -> Tensor | None:
+        """The Fisher proxy of each head (B, K), where a term needs it."""
+        config = self.config
+        if not (config.fi_reg or config.fi_mod or config.fi_trace):
+            return None
+        if config.fi_label == "pseudo":
+            label = inside.logits.mean(dim=1).argmax(dim=-1)
+        log_p, _ = dirichlet.log_mean(inside.log_alpha)
+        factor = None
+        if config.fi_clip:
+            kept = (inside.logits.abs() <= config.clip).to(log_p.dtype)
+            clipped = inside.logits.clamp(-config.clip, config.clip)
+            factor = kept * torch.exp(clipped - inside.log_alpha).clamp_max(1)
+        return dirichlet.fisher_proxy(log_p, label.unsqueeze(1), factor)
+
+    def _fisher_terms(self, inside: Parts, fisher: Tensor | None) -> dict[str, Tensor]:
+        config = self.config
+        if fisher is None:
+            return {}
+        terms = {}
+        if config.fi_reg:
+            used = fisher.detach() if config.fi_gradient == "router" else fisher
+            terms["fisher"] = config.fi_reg_weight * losses.fisher_penalty(inside.log_weight, used)
+        if config.fi_trace:
+            terms["fisher_trace"] = config.fi_trace * fisher.mean()
+        return terms
+
+    def _energy_terms(
+        self, inside: Parts, outside: Parts | None, weight: float
+    ) -> dict[str, Tensor]:
+        config = self.config
+        if not config.ebm or inside.energy is None:
+            return {}
+        terms = {"energy": config.ebm_weight * losses.energy_inside(inside.energy, config.ebm_clip)}
+        if outside is not None and outside.energy is not None:
+            pushed = losses.energy_outside(outside.energy, config.ebm_margin, config.ebm_clip)
+            terms["energy_outliers"] = weight * config.ebm_outlier_weight * pushed
+        return terms
+
+    def _entropy_terms(
+        self, inside: Parts, outside: Parts | None, log_p: Tensor, weight: float
+    ) -> dict[str, Tensor]:
+        config = self.config
+        terms = {}
+        if config.unc:
+            scale = config.unc_weight
+            terms["entropy"] = scale * config.unc_id * losses.mean_entropy(log_p)
+            if outside is not None:
+                spread = losses.mean_entropy(self._belief(outside).log_probs())
+                terms["entropy_outliers"] = -weight * scale * config.unc_outlier * spread
+        if config.pi_entropy:
+            terms["router_entropy"] = -config.pi_entropy * losses.mean_entropy(inside.log_weight)
+        return terms
+
+    # -- density --------------------------------------------------------------------------------
+
+    def _scale_in_training(self, log_alpha: Tensor, batch: Batch, at: Progress) -> Tensor:
+        """Gather statistics, refit where due, and scale α for the KL if the configuration says so.
+
+        The scaler's quantiles come from the batch at hand; the final ones from `fit_statistics`.
+        """
+        z = self._density_features(batch.z.detach())
+        self.running.update(z, batch.y)  # type: ignore[union-attr]
+        density, scaler = self.density, self.scaler
+        if density is None or scaler is None:
+            return log_alpha
+        if at.crossed(self.config.rho_refit):
+            density.fit(self.running)  # type: ignore[arg-type]
+            scaler.fit(density(z))
+            self.running.reset()  # type: ignore[union-attr]
+        if self.config.kl_evidence == "unscaled" or not density.fitted:
+            return log_alpha
+        log_rho: Tensor = scaler(density(z))
+        return self._plus_epsilon(log_alpha + log_rho[:, None, None])
+
+    def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
+        """Fit the density on training features, ρ and the energy's range on validation features."""
+        if self.density is None and self.config.energy_source == "learned" and not self.energy:
+            return []
+        notes: list[str] = []
+        if self.density is not None:
+            statistics = self.density.statistics()
+            for z, y in train:
+                statistics.update(self._density_features(z), y)
+            self.density.fit(statistics)
+            notes += self.density.notes
+        if validation is None:
+            notes.append("no validation data: ρ and the energy's range come from training features")
+        with torch.no_grad():
+            self._fit_ranges([z for z, _ in (train if validation is None else validation)])
+        return notes
+
+    def _fit_ranges(self, features: list[Tensor]) -> None:
+        z = torch.cat(features)
+        parts = self.parts(z)
+        log_density = None if self.density is None else self.log_density(z)
+        if self.scaler is not None and log_density is not None:
+            self.scaler.fit(log_density)
+        self.report.fit(parts.energy, log_density, parts.logits, parts.log_weight)
+
+
+class GEMCore(GEM):
+    """GEM-CORE: one head with the energy gate, squared error + KL."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="gem-core",
+        summary="one Dirichlet head, learned energy, per-class gate, density scaler",
+        paper=_PAPER,
+        venue="ICML",
+        year=2026,
+    )
+
+
+class GEMMix(GEM):
+    """GEM-MIX: K heads with a router, NLL + π-weighted KL."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="gem-mix",
+        summary="GEM-CORE with K heads and a router",
+        paper=_PAPER,
+        venue="ICML",
+        year=2026,
+    )
+
+
+class GEMFI(GEM):
+    """GEM-FI: GEM-MIX with Fisher terms, energy terms, entropy terms and virtual outliers."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="gem-fi",
+        summary="GEM-MIX with Fisher penalty and modulation, energy training, virtual outliers",
+        paper=_PAPER,
+        venue="ICML",
+        year=2026,
+    )

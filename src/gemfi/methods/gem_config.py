@@ -1,0 +1,239 @@
+"""GEMConfig: every choice of the GEM family, and the presets of the paper.
+
+The seven switches are those of the paper's ablation. Where the paper contradicts itself or its
+code, the first value of an option is the default; `docs/mathematics.md` says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from gemfi.density import Covariance, RhoKind
+from gemfi.errors import InputError
+from gemfi.outliers import NONE, OutlierConfig
+
+Space = Literal["unit", "raw"]
+GateMode = Literal["prob", "logit", "evidence"]
+EnergySource = Literal["learned", "gmm", "logits", "auto"]
+
+
+@dataclass(frozen=True)
+class GEMConfig:
+    """The GEM family in one record.
+
+    Attributes:
+        sn: switch SN, spectral normalisation of the head's modules (and, through
+            `build_model`, of the backbone).
+        core: switch CORE, the energy and the per-class gate.
+        mix: switch MIX, K heads and a router; off means one head.
+        fi_reg: switch FI-Reg, the Fisher penalty.
+        fi_mod: switch FI-Mod, Fisher modulation of the router in training.
+        ebm: switch EBM, the energy terms.
+        unc: switch UNC, the entropy terms.
+        num_components: K.
+        sizes: module sizes: `paper` (heads D-128-C, energy D-64-1, gate and router D+1-64-·; they
+            match the paper's parameter counts) or `released` (the much larger ones of its code).
+        dropout: rate inside the head's modules.
+        spectral: `soft` or `hard` normalisation, to norm 1.
+        feature_space: heads, energy, gate and router see `unit`-norm or `raw` features.
+        temperature: initial T of u = h(z)/T; None means 0.2 for unit-norm features, 1 for raw.
+        temperature_learned: whether log T is a parameter (without weight decay).
+        clip: τ, logits are clipped to ±τ before the exponential.
+        epsilon: ε of α = exp(u) + ε.
+        gate: where the gate acts: on probabilities (`prob`, the paper's equations; a common scale
+            cancels), on `logit`s (the released CORE) or on `evidence` (α_c·s_c, changes α0).
+        gate_low: s_min.
+        gate_high: s_max.
+        gate_bound: `sigmoid` maps smoothly into the bounds, `clamp` cuts a sigmoid off at them
+            (the released code; no gradient outside).
+        energy_tanh: squash the energy by tanh.
+        energy_desaturate: with tanh, the factor on its argument in evaluation.
+        energy_source: which energy the belief reports: `learned`, `gmm` (−log p(z)), `logits`, or
+            `auto`, the one with the widest 1-99 % span on ID data (logits if both are tight).
+        loss: prediction loss: `auto` is squared error for one head and NLL for a mixture.
+        core_loss: `paper` is squared error + KL(α ‖ 1); `edl` adds the Dirichlet variance and
+            takes KL of misleading evidence only (the released CORE).
+        kl_weight: λ_KL.
+        kl_evidence: KL on `unscaled` α, or on α `scaled` by ρ once a density was fitted in training.
+        fi_reg_weight: λ_FI of the penalty.
+        fi_mod_strength: λ_FI of the modulation.
+        fi_gradient: the penalty's gradient: `full`, or through the `router` only.
+        fi_label: label of the proxy: `true` or `pseudo` (argmax of the mean logits).
+        fi_clip: keep the clip's mask and ε in the proxy, so that saturated heads have FI = 0.
+        fi_trace: β, weight of the plain mean of FI over heads.
+        fi_smoothing: ε' of the modulated weights.
+        ebm_weight: λ_EBM on softplus(E) of ID features.
+        ebm_outlier_weight: weight on softplus(m − E) of outliers.
+        ebm_margin: m.
+        ebm_clip: clip of E in both terms (paper: τ); None for no clip.
+        unc_weight: λ_UNC.
+        unc_id: β_id on the entropy of ID predictions.
+        unc_outlier: β_ood on the entropy of predictions on outliers.
+        pi_entropy: weight on −H(π), against the router's collapse.
+        rho: the density scaler: `standardised`, `minmax`, `raw` or `none`.
+        rho_power: γ.
+        rho_floor: smallest ρ.
+        rho_refit: 0 fits the density once after training; r > 0 also refits it in training each
+            fraction r.
+        density_space: features of the density: `unit` or `raw`.
+        density_covariance: `class` or `tied`.
+        density_shrinkage: weight of the tied covariance in each class's.
+        outliers: what the EBM and UNC terms treat as outliers. With `none` the outlier half of
+            both is absent.
+    """
+
+    sn: bool = True
+    core: bool = True
+    mix: bool = True
+    fi_reg: bool = True
+    fi_mod: bool = True
+    ebm: bool = True
+    unc: bool = True
+
+    num_components: int = 3
+    sizes: Literal["paper", "released"] = "paper"
+    dropout: float = 0.03
+    spectral: Literal["soft", "hard"] = "soft"
+    feature_space: Space = "unit"
+    temperature: float | None = None
+    temperature_learned: bool = True
+    clip: float = 10.0
+    epsilon: float = 1e-8
+
+    gate: GateMode = "prob"
+    gate_low: float = 0.1
+    gate_high: float = 0.9
+    gate_bound: Literal["sigmoid", "clamp"] = "sigmoid"
+    energy_tanh: bool = False
+    energy_desaturate: float = 0.5
+    energy_source: EnergySource = "learned"
+
+    loss: Literal["auto", "squared", "nll"] = "auto"
+    core_loss: Literal["paper", "edl"] = "paper"
+    kl_weight: float = 1e-4
+    kl_evidence: Literal["unscaled", "scaled"] = "unscaled"
+    fi_reg_weight: float = 0.1
+    fi_mod_strength: float = 0.1
+    fi_gradient: Literal["full", "router"] = "full"
+    fi_label: Literal["true", "pseudo"] = "true"
+    fi_clip: bool = False
+    fi_trace: float = 0.0
+    fi_smoothing: float = 1e-4
+    ebm_weight: float = 0.01
+    ebm_outlier_weight: float = 0.1
+    ebm_margin: float = 3.0
+    ebm_clip: float | None = None
+    unc_weight: float = 0.1
+    unc_id: float = 0.1
+    unc_outlier: float = 0.1
+    pi_entropy: float = 0.0
+
+    rho: RhoKind = "standardised"
+    rho_power: float = 1.2
+    rho_floor: float = 1e-3
+    rho_refit: float = 0.0
+    density_space: Space = "unit"
+    density_covariance: Covariance = "class"
+    density_shrinkage: float = 0.3
+
+    outliers: OutlierConfig = field(default_factory=OutlierConfig)
+
+    def __post_init__(self) -> None:
+        if self.num_components < 1:
+            raise InputError(f"num_components must be at least 1, got {self.num_components}")
+        if not 0 < self.gate_low < self.gate_high <= 1:
+            raise InputError(
+                f"the gate needs 0 < gate_low < gate_high <= 1, got {self.gate_low} and "
+                f"{self.gate_high}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout must lie in [0, 1), got {self.dropout}")
+        if self.temperature is not None and self.temperature <= 0:
+            raise InputError(f"temperature must be positive, got {self.temperature}")
+        if self.clip <= 0 or self.epsilon < 0:
+            raise InputError(
+                f"clip must be positive and epsilon at least 0, got {self.clip} and {self.epsilon}"
+            )
+        if not 0 <= self.rho_refit < 1:
+            raise InputError(f"rho_refit is a fraction of training in [0, 1), got {self.rho_refit}")
+        _check_choices(self)
+
+    @property
+    def components(self) -> int:
+        """K, which is one without MIX."""
+        return self.num_components if self.mix else 1
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether there is an energy head at all."""
+        return self.core or self.ebm
+
+    @property
+    def has_density(self) -> bool:
+        """Whether a density is fitted."""
+        return self.rho != "none" or self.energy_source in ("gmm", "auto")
+
+    @property
+    def used_outliers(self) -> OutlierConfig:
+        """The outliers that the objective has a use for."""
+        return self.outliers if self.ebm or self.unc else NONE
+
+    @property
+    def initial_temperature(self) -> float:
+        """T at the start of training."""
+        if self.temperature is not None:
+            return self.temperature
+        return 0.2 if self.feature_space == "unit" else 1.0
+
+    @property
+    def squared(self) -> bool:
+        """Whether the prediction loss is squared error."""
+        return self.loss == "squared" or (self.loss == "auto" and not self.mix)
+
+    def notes(self) -> list[str]:
+        """What this configuration leaves out, in plain words."""
+        notes = []
+        if self.used_outliers.kind == "none":
+            if self.ebm:
+                notes.append("no outliers: the EBM term only pulls the energy of ID features down")
+            if self.unc:
+                notes.append("no outliers: the UNC term only lowers the entropy of ID predictions")
+        if self.fi_mod and self.components == 1:
+            notes.append("one head: Fisher modulation changes nothing")
+        if self.gate == "prob" and self.core:
+            notes.append("probability gate: it moves p̂ between classes and never the evidence α0")
+        if self.kl_evidence == "scaled" and self.rho_refit == 0:
+            notes.append("kl_evidence=scaled acts only with rho_refit > 0: no density in training")
+        return notes
+
+
+_CHOICES = {
+    "sizes": ("paper", "released"),
+    "spectral": ("soft", "hard"),
+    "feature_space": get_args(Space),
+    "gate": get_args(GateMode),
+    "gate_bound": ("sigmoid", "clamp"),
+    "energy_source": get_args(EnergySource),
+    "loss": ("auto", "squared", "nll"),
+    "core_loss": ("paper", "edl"),
+    "kl_evidence": ("unscaled", "scaled"),
+    "fi_gradient": ("full", "router"),
+    "fi_label": ("true", "pseudo"),
+    "rho": get_args(RhoKind),
+    "density_space": get_args(Space),
+    "density_covariance": get_args(Covariance),
+}
+
+
+def _check_choices(config: GEMConfig) -> None:
+    for name, choices in _CHOICES.items():
+        value = getattr(config, name)
+        if value not in choices:
+            raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+_FI = GEMConfig()
+_MIX = replace(_FI, fi_reg=False, fi_mod=False, ebm=False, unc=False, outliers=NONE)
+_CORE = replace(_MIX, mix=False)
+PRESETS: dict[str, GEMConfig] = {"gem-core": _CORE, "gem-mix": _MIX, "gem-fi": _FI}

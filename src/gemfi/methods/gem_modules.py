@@ -1,0 +1,168 @@
+"""The parts of the GEM head: perceptrons, their sizes, and the energy that is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gemfi.methods.gem_config import EnergySource
+from gemfi.spectral import Linear, Spectral
+
+_SOURCES = ("learned", "gmm", "logits")
+_TIGHT = 1e-3  # a 1-99 % span below this is no signal
+
+
+def unit(z: Tensor) -> Tensor:
+    """Features on the unit sphere."""
+    return functional.normalize(z, dim=-1)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Hidden layers of each module."""
+
+    heads: tuple[int, ...]
+    energy: tuple[int, ...]
+    gate: tuple[int, ...]
+    router: tuple[int, ...]
+    energy_options: dict[str, Any] = field(default_factory=dict)
+
+
+_SIZES = {
+    "paper": Sizes(heads=(128,), energy=(64,), gate=(64,), router=(64,)),
+    "released": Sizes(
+        heads=(512, 256),
+        energy=(1024, 512, 256, 512),
+        gate=(512, 512, 256),
+        router=(256, 128),
+        energy_options={"batch_norm": True, "dropout": 0.1},
+    ),
+}
+
+
+def sizes_of(name: Literal["paper", "released"]) -> Sizes:
+    """The module sizes by name."""
+    return _SIZES[name]
+
+
+class Perceptron(nn.Module):
+    """Linear layers with leaky ReLU (slope 0.1) and dropout between them.
+
+    Args:
+        sizes: widths from input to output.
+        spectral: how the norms are held.
+        dropout: rate after each hidden layer.
+        stack: K perceptrons side by side, or None for one.
+        batch_norm: normalise each hidden layer (not for a stack).
+    """
+
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        *,
+        spectral: Spectral,
+        dropout: float,
+        stack: int | None = None,
+        batch_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            Linear(inputs, outputs, spectral=spectral, stack=stack)
+            for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes[1:-1] if batch_norm)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in) to (B, out), or to (B, K, out) for a stack."""
+        last = len(self.layers) - 1
+        for index, layer in enumerate(self.layers):
+            x = layer(x)
+            if index < last:
+                if self.norms:
+                    x = self.norms[index](x)
+                x = self.dropout(functional.leaky_relu(x, 0.1))
+        return x
+
+
+class EnergyReport(nn.Module):
+    """Chooses the energy that the belief reports, and the paper's clipped confidence of it.
+
+    confidence = clip(1 − (E − E_min)/(E_max − E_min), 0, 1) with the 1 % and 99 % quantiles on ID
+    data. `auto` takes, of the learned and the density energy, the one with the wider 1-99 % span,
+    and the energy of the logits where both spans are tight.
+    """
+
+    choice: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, source: EnergySource) -> None:
+        super().__init__()
+        self.source = source
+        first = 0 if source == "auto" else _SOURCES.index(source)
+        self.register_buffer("choice", torch.tensor([first]))
+        self.register_buffer("low", torch.zeros(()))
+        self.register_buffer("high", torch.zeros(()))
+
+    def forward(
+        self,
+        learned: Tensor | None,
+        log_density: Tensor | None,
+        logits: Tensor,
+        log_weight: Tensor,
+    ) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """The energy (B,), or None where the source is absent, and the confidence scalar."""
+        sources = _energies(learned, log_density, logits, log_weight)
+        if self.source == "auto":
+            filled = [sources["logits"] if each is None else each for each in sources.values()]
+            energy: Tensor | None = torch.stack(filled).index_select(0, self.choice).squeeze(0)
+        else:
+            energy = sources[self.source]
+        if energy is None:
+            return None, {}
+        span = self.high - self.low
+        position = torch.where(span > 0, (energy - self.low) / span, torch.zeros_like(energy))
+        return energy, {"energy_confidence": 1 - position.clamp(0, 1)}
+
+    def fit(
+        self,
+        learned: Tensor | None,
+        log_density: Tensor | None,
+        logits: Tensor,
+        log_weight: Tensor,
+    ) -> None:
+        """Set the range, and with `auto` the source, from ID data."""
+        energies = _energies(learned, log_density, logits, log_weight)
+        ranges = {name: _robust_range(each) for name, each in energies.items() if each is not None}
+        name: str = self.source
+        if self.source == "auto":
+            wide = {each: span[1] - span[0] for each, span in ranges.items() if each != "logits"}
+            name = max(wide, key=lambda each: wide[each], default="logits")
+            if wide.get(name, 0.0) < _TIGHT:
+                name = "logits"
+            self.choice.fill_(_SOURCES.index(name))
+        low, high = ranges.get(name, (0.0, 0.0))
+        self.low.fill_(low)
+        self.high.fill_(high)
+
+
+def _energies(
+    learned: Tensor | None, log_density: Tensor | None, logits: Tensor, log_weight: Tensor
+) -> dict[str, Tensor | None]:
+    each = torch.logsumexp(logits, dim=-1)
+    return {
+        "learned": learned,
+        "gmm": None if log_density is None else -log_density,
+        "logits": -torch.logsumexp(log_weight + each, dim=-1),
+    }
+
+
+def _robust_range(energy: Tensor) -> tuple[float, float]:
+    levels = torch.tensor([0.01, 0.99], dtype=torch.float64)
+    low, high = torch.quantile(energy.detach().to(torch.float64), levels).tolist()
+    return low, high

@@ -1,0 +1,143 @@
+"""Model = backbone + head, and how to build and ask one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gemfi.backbones import BACKBONES
+from gemfi.belief import Belief
+from gemfi.errors import InputError
+from gemfi.methods import GEMConfig, Head, method
+from gemfi.spectral import OFF
+
+
+class Model(nn.Module):
+    """A backbone that maps inputs to features (B, D), and a head that maps them to a belief.
+
+    `model(x)` is one forward pass. `model.predict(x)` does batches, checks its input, and returns
+    a float64 belief for the scores:
+
+        >>> model = build_model("gem-fi", "mlp", num_classes=3, in_features=4)
+        >>> model.predict(torch.randn(5, 4)).probs().shape
+        torch.Size([5, 3])
+    """
+
+    def __init__(self, backbone: nn.Module, head: Head) -> None:
+        super().__init__()
+        self.backbone, self.head = backbone, head
+
+    def features(self, x: Tensor) -> Tensor:
+        """Features z (B, D) in float32, whatever the precision of the backbone."""
+        z: Tensor = self.backbone(x)
+        return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
+
+    def forward(self, x: Tensor) -> Belief:
+        """One pass: inputs to a belief."""
+        belief: Belief = self.head(self.features(x))
+        return belief
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, batch_size: int = 512) -> Belief:
+        """The belief on any number of inputs, in evaluation mode, as float64.
+
+        Args:
+            x: (N, ...) inputs with N ≥ 1.
+            batch_size: how many at a time.
+        """
+        beliefs = [self.head(z) for z in self._feature_batches(x, batch_size)]
+        return Belief.cat(beliefs).to(torch.float64)
+
+    @torch.no_grad()
+    def embed(self, x: Tensor, batch_size: int = 512) -> Tensor:
+        """Features (N, D) of any number of inputs, in evaluation mode."""
+        return torch.cat(list(self._feature_batches(x, batch_size)))
+
+    def _feature_batches(self, x: Tensor, batch_size: int) -> Iterator[Tensor]:
+        if x.ndim < 1 or len(x) == 0:
+            raise InputError(f"expected at least one input, got shape {tuple(x.shape)}")
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        training = self.training
+        self.eval()
+        try:
+            for start in range(0, len(x), batch_size):
+                z = self.features(x[start : start + batch_size])
+                _check_features(z, start, self.head.num_features)
+                yield z
+        finally:
+            self.train(training)
+
+
+def _check_features(z: Tensor, start: int, num_features: int) -> None:
+    if z.ndim != 2 or z.shape[1] != num_features:
+        raise InputError(
+            f"the backbone must return (B, {num_features}) features, got {tuple(z.shape)}"
+        )
+    finite = torch.isfinite(z).all(dim=1)
+    if not bool(finite.all()):
+        row = start + int((~finite).nonzero()[0])
+        raise InputError(
+            f"the features of input {row} are not finite: look for NaN or infinite values in the "
+            "input or in the weights"
+        )
+
+
+def build_model(
+    method_name: str,
+    backbone: str | nn.Module,
+    num_classes: int,
+    *,
+    config: Any = None,
+    num_features: int | None = None,
+    example: Tensor | None = None,
+    **options: Any,
+) -> Model:
+    """A model from the name of a method and a backbone.
+
+    Args:
+        method_name: a name in `METHODS`.
+        backbone: a name in `BACKBONES`, or any module that returns (B, D).
+        num_classes: C, at least 2.
+        config: the method's configuration; None for its default.
+        num_features: D of a module without a `num_features` attribute.
+        example: or a batch of inputs, to find D by a trial pass.
+        options: for a backbone given by name, its arguments. With `GEMConfig(sn=False)` its
+            spectral normalisation is off unless `spectral` is given.
+    """
+    head_class = method(method_name)
+    if isinstance(backbone, str):
+        if backbone not in BACKBONES:
+            raise InputError(f"unknown backbone {backbone!r}; known: {', '.join(BACKBONES)}")
+        if isinstance(config, GEMConfig) and not config.sn:
+            options.setdefault("spectral", OFF)
+        backbone = BACKBONES[backbone](**options)
+    elif options:
+        raise InputError(
+            f"options {', '.join(options)} are for a backbone given by name, not for a module"
+        )
+    if num_features is None:
+        num_features = _find_width(backbone, example)
+    return Model(backbone, head_class(num_features, num_classes, config))
+
+
+def _find_width(backbone: nn.Module, example: Tensor | None) -> int:
+    width = getattr(backbone, "num_features", None)
+    if isinstance(width, int):
+        return width
+    if example is None:
+        raise InputError(
+            f"{type(backbone).__name__} has no `num_features`: give num_features=D or "
+            "example=<a batch of inputs>"
+        )
+    training = backbone.training
+    with torch.no_grad():
+        z = backbone.eval()(example)
+    backbone.train(training)
+    if not isinstance(z, Tensor) or z.ndim != 2:
+        shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+        raise InputError(f"a backbone must return (B, D) features, got {shape}")
+    return z.shape[1]

@@ -1,0 +1,262 @@
+"""Scores: pure functions `Belief -> Tensor (B,)` with one sign, **higher is more uncertain**.
+
+`SCORES` is the registry; to add a score, write a function and list it there. A score that needs a
+field which a belief lacks raises an error that names it; `available(belief)` lists those that work.
+Call them on `belief.to(torch.float64)`, as `predict` returns it: the ranking of confident inputs
+lives in the last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gemfi import dirichlet
+from gemfi.belief import Belief
+
+Score = Callable[[Belief], Tensor]
+
+# -- the predictive distribution ----------------------------------------------------------------
+
+
+def max_prob(belief: Belief) -> Tensor:
+    """1 − max_c p̂_c, summed from the other classes so that confident inputs stay apart."""
+    log_p = belief.log_probs()
+    top = log_p.argmax(dim=-1, keepdim=True)
+    return log_p.exp().scatter(-1, top, 0.0).sum(dim=-1)
+
+
+def entropy(belief: Belief) -> Tensor:
+    """H(p̂), the total uncertainty."""
+    return dirichlet.entropy(belief.log_probs())
+
+
+# -- the components -----------------------------------------------------------------------------
+
+
+def expected_entropy(belief: Belief) -> Tensor:
+    """Σ π_k E_k[H]: the entropy that more data would not remove; the gate is left out."""
+    weight = belief.log_weight.exp()
+    if belief.log_evidence is None:
+        return (weight * dirichlet.entropy(belief.log_p)).sum(dim=-1)
+    return (weight * dirichlet.expected_entropy(belief.log_p, belief.log_evidence)).sum(dim=-1)
+
+
+def disagreement(belief: Belief) -> Tensor:
+    """Jensen-Shannon divergence between the components (ungated)."""
+    return dirichlet.disagreement(belief.log_p, belief.log_weight)
+
+
+def mutual_information(belief: Belief) -> Tensor:
+    """Total mutual information: disagreement + Σ π_k MI_k (C4); ungated, ρ left out."""
+    between = disagreement(belief)
+    if belief.log_evidence is None:
+        return between
+    within = dirichlet.mutual_information(belief.log_p, belief.log_evidence)
+    return between + (belief.log_weight.exp() * within).sum(dim=-1)
+
+
+def gated_mutual_information(belief: Belief) -> Tensor:
+    """Total mutual information of the gated mixture (C5): within + between of `uncertainty`."""
+    return mutual_information(belief.gated())
+
+
+def paper_mutual_information(belief: Belief) -> Tensor:
+    """H(p̂) − Σ π_k H(p_k) as the paper prints it: gated minus ungated, so it can be negative."""
+    ungated = (belief.log_weight.exp() * dirichlet.entropy(belief.log_p)).sum(dim=-1)
+    return entropy(belief) - ungated
+
+
+# -- evidence -----------------------------------------------------------------------------------
+
+
+def evidence(belief: Belief) -> Tensor:
+    """−(log Σ π_k α0_k + log ρ): little evidence is a high score."""
+    total = belief.log_total_evidence()
+    return -(total if belief.log_rho is None else total + belief.log_rho)
+
+
+def bare_evidence(belief: Belief) -> Tensor:
+    """−log Σ π_k α0_k, the density scaler left out (the paper's ρ = 1)."""
+    return -belief.log_total_evidence()
+
+
+def max_alpha(belief: Belief) -> Tensor:
+    """−log max_c Σ π_k α_kc − log ρ: the evidence of the strongest class."""
+    log_alpha = dirichlet.log_concentration(belief.log_p, belief.need("log_evidence"))
+    strongest = dirichlet.log_mixture(log_alpha, belief.log_weight).amax(dim=-1)
+    return -(strongest if belief.log_rho is None else strongest + belief.log_rho)
+
+
+def vacuity(belief: Belief) -> Tensor:
+    """W / (W + ρ·e) in [0, 1]: prior mass W over prior mass plus evidence e.
+
+    With a prior in α (EDL) W is that mass and e = α0 − W, so that without ρ this is the usual
+    C/α0. Without one (α = exp u), W = C and e = α0.
+    """
+    total = belief.log_total_evidence().exp()
+    prior = torch.full_like(total, float(belief.log_p.shape[-1]))
+    if belief.log_prior is not None:
+        prior = prior * belief.log_prior.exp()
+        total = total - prior
+    if belief.log_rho is not None:
+        total = total * belief.log_rho.exp()
+    return prior / (prior + total)
+
+
+def dissonance(belief: Belief) -> Tensor:
+    """Σ_k π_k Σ_c b_c Σ_{j≠c} b_j Bal(b_j, b_c) / Σ_{j≠c} b_j: evidence that contradicts itself.
+
+    b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b).
+    """
+    log_evidence = belief.need("log_evidence")
+    mass = belief.log_p.exp()
+    if belief.log_prior is not None:
+        prior = torch.exp(belief.log_prior - log_evidence).unsqueeze(-1)
+        mass = (mass - prior).clamp_min(0)
+    one, other = mass.unsqueeze(-1), mass.unsqueeze(-2)  # (B, K, C, 1), (B, K, 1, C)
+    pair = one + other
+    balance = torch.where(pair > 0, 1 - (one - other).abs() / pair, torch.zeros_like(pair))
+    rest = mass.sum(dim=-1, keepdim=True) - mass
+    against = (other * balance).sum(dim=-1) - mass  # the term j = c has balance one
+    share = torch.where(rest > 0, mass * against.clamp_min(0) / rest, torch.zeros_like(mass))
+    return (belief.log_weight.exp() * share.sum(dim=-1)).sum(dim=-1)
+
+
+def differential_entropy(belief: Belief) -> Tensor:
+    """Σ π_k h(Dir(α_k)), a lower bound on the differential entropy of the mixture (C4)."""
+    each = dirichlet.differential_entropy(belief.log_p, belief.need("log_evidence"))
+    return (belief.log_weight.exp() * each).sum(dim=-1)
+
+
+def differential_entropy_upper(belief: Belief) -> Tensor:
+    """Σ π_k h(Dir(α_k)) + H(π), an upper bound on the same."""
+    return differential_entropy(belief) + dirichlet.entropy(belief.log_weight)
+
+
+def conflict(belief: Belief, mix: float = 0.5) -> Tensor:
+    """(1 − λ)·Σ_c between-head variance + λ·Σ_c within-head variance of p_c (C4)."""
+    between, within = dirichlet.class_variance(
+        belief.log_p, belief.log_weight, belief.need("log_evidence")
+    )
+    return (1 - mix) * between.sum(dim=-1) + mix * within.sum(dim=-1)
+
+
+# -- energy and density -------------------------------------------------------------------------
+
+
+def energy(belief: Belief) -> Tensor:
+    """The learned energy E(z); trained to be high off the support."""
+    return belief.need("energy")
+
+
+def logit_energy(belief: Belief) -> Tensor:
+    """−log Σ_k π_k Σ_c exp u_kc, the energy of the logits."""
+    each = torch.logsumexp(belief.need("logits"), dim=-1)
+    return -torch.logsumexp(belief.log_weight + each, dim=-1)
+
+
+def density(belief: Belief) -> Tensor:
+    """−log p(z)."""
+    return -belief.need("log_density")
+
+
+SCORES: dict[str, Score] = {
+    function.__name__: function
+    for function in (
+        max_prob,
+        entropy,
+        expected_entropy,
+        disagreement,
+        mutual_information,
+        gated_mutual_information,
+        paper_mutual_information,
+        evidence,
+        bare_evidence,
+        max_alpha,
+        vacuity,
+        dissonance,
+        differential_entropy,
+        differential_entropy_upper,
+        conflict,
+        energy,
+        logit_energy,
+        density,
+    )
+}
+_NEEDS = {
+    "log_evidence": (
+        evidence,
+        bare_evidence,
+        max_alpha,
+        vacuity,
+        dissonance,
+        differential_entropy,
+        differential_entropy_upper,
+        conflict,
+    ),
+    "energy": (energy,),
+    "logits": (logit_energy,),
+    "log_density": (density,),
+}
+
+
+def available(belief: Belief) -> list[str]:
+    """The names in `SCORES` for which this belief has what they need."""
+    missing = {
+        score.__name__
+        for name, needing in _NEEDS.items()
+        if getattr(belief, name) is None
+        for score in needing
+    }
+    return [name for name in SCORES if name not in missing]
+
+
+# -- the decomposition --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """An exact split of H(p̂), every part (B,) and non-negative.
+
+    Attributes:
+        total: H(p̂).
+        aleatoric: Σ w_k E_k[H], what remains if p were known.
+        within: Σ w_k MI_k, each head's doubt about its own p.
+        between: Jensen-Shannon divergence of the gated heads.
+    """
+
+    total: Tensor
+    aleatoric: Tensor
+    within: Tensor
+    between: Tensor
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Within-head + between-head (B,)."""
+        return self.within + self.between
+
+
+def uncertainty(belief: Belief) -> Uncertainty:
+    """Split the entropy of p̂ into aleatoric + within-head + between-head, gate included.
+
+    The gated mixture is itself a mixture of Dir(α0_k·p̂_k) with weights w_k (C5), and for a mixture
+    of Dirichlets H(p̂) = Σ w_k E_k[H] + Σ w_k MI_k + JSD exactly. The post-hoc temperature acts on
+    p̂ alone and is left out here.
+    """
+    gated = belief.gated()
+    weight = gated.log_weight.exp()
+    between = disagreement(gated)
+    if gated.log_evidence is None:
+        within = torch.zeros_like(between)
+    else:
+        within = (weight * dirichlet.mutual_information(gated.log_p, gated.log_evidence)).sum(-1)
+    return Uncertainty(
+        total=dirichlet.entropy(dirichlet.log_mixture(gated.log_p, gated.log_weight)),
+        aleatoric=expected_entropy(gated),
+        within=within,
+        between=between,
+    )

@@ -1,0 +1,252 @@
+"""Spectral normalisation, soft and hard, for linear layers, stacks of them, and convolutions.
+
+Soft: W / max(1, σ/c), which leaves a layer alone until its norm passes c (DDU). Hard: W·c/σ. σ is
+the largest singular value of the *operator*: for a convolution that of the convolution on its own
+input size, which is why the size is given at construction (and why loading needs no forward pass).
+
+Each training forward does one power iteration, for all K heads of a stack at once. In evaluation
+the stored σ is used as it is; `refresh` brings it up to date after the last optimiser step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gemfi.errors import InputError
+
+_FIRST_ITERATIONS = 15
+
+
+@dataclass(frozen=True)
+class Spectral:
+    """How a layer's spectral norm is held.
+
+    Attributes:
+        kind: `soft` (at most `bound`), `hard` (exactly `bound`) or `off`.
+        bound: the bound c on the norm.
+    """
+
+    kind: Literal["soft", "hard", "off"] = "soft"
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("soft", "hard", "off"):
+            raise InputError(f"spectral kind must be soft, hard or off, got {self.kind!r}")
+        if not self.bound > 0:
+            raise InputError(f"spectral bound must be positive, got {self.bound}")
+
+
+OFF = Spectral(kind="off")
+
+
+class SpectralLayer(nn.Module):
+    """A layer whose weight is divided by a power-iteration estimate of its norm.
+
+    Subclasses say how to apply the linear operator and its transpose. `left` and `right` are the
+    current singular vectors, with a leading dimension for the operators that are iterated together.
+    """
+
+    weight: nn.Parameter
+    left: Tensor
+    right: Tensor
+    sigma: Tensor
+
+    def __init__(self, spectral: Spectral) -> None:
+        super().__init__()
+        self.spectral = spectral
+
+    def apply_operator(self, right: Tensor, weight: Tensor) -> Tensor:
+        """A·v for every operator, (N, ...)."""
+        raise NotImplementedError
+
+    def apply_transpose(self, left: Tensor, weight: Tensor) -> Tensor:
+        """Aᵀ·u for every operator, (N, ...)."""
+        raise NotImplementedError
+
+    def register_state(self, left: Tensor, right: Tensor) -> None:
+        """Create the buffers and settle the singular vectors; call once the weight exists."""
+        if self.spectral.kind == "off":
+            return
+        self.register_buffer("left", _unit(left))
+        self.register_buffer("right", _unit(right))
+        self.register_buffer("sigma", torch.ones(left.shape[0]))
+        self.refresh(_FIRST_ITERATIONS)
+
+    @torch.no_grad()
+    def refresh(self, iterations: int) -> None:
+        """Run power iterations on the present weight and store σ."""
+        if self.spectral.kind == "off":
+            return
+        left, right = self.left, self.right
+        for _ in range(iterations):
+            left, right = self._iterate(left, right)
+        self._store(left, right, self._rayleigh(left, right))
+
+    def normalised_weight(self) -> Tensor:
+        """The weight as the layer uses it; in training, after one power iteration."""
+        if self.spectral.kind == "off":
+            return self.weight
+        if not self.training:
+            return self._scale(self.sigma)
+        with torch.no_grad():
+            left, right = self._iterate(self.left, self.right)
+        sigma = self._rayleigh(left, right)
+        with torch.no_grad():
+            self._store(left, right, sigma)
+        return self._scale(sigma)
+
+    @torch.no_grad()
+    def norms(self, iterations: int = 200) -> Tensor:
+        """Norms of the operators as used in evaluation, from a long power iteration (N,)."""
+        weight = self.weight if self.spectral.kind == "off" else self._scale(self.sigma)
+        left, right = self._starts()
+        for _ in range(iterations):
+            left = _unit(self.apply_operator(right, weight))
+            right = _unit(self.apply_transpose(left, weight))
+        return (left * self.apply_operator(right, weight)).flatten(1).sum(dim=1)
+
+    def _starts(self) -> tuple[Tensor, Tensor]:
+        """Fresh singular vectors that do not depend on the stored ones."""
+        raise NotImplementedError
+
+    def _iterate(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+        right = _unit(self.apply_transpose(left, self.weight))
+        return _unit(self.apply_operator(right, self.weight)), right
+
+    def _rayleigh(self, left: Tensor, right: Tensor) -> Tensor:
+        return (left * self.apply_operator(right, self.weight)).flatten(1).sum(dim=1)
+
+    def _store(self, left: Tensor, right: Tensor, sigma: Tensor) -> None:
+        self.left.copy_(left)
+        self.right.copy_(right)
+        self.sigma.copy_(sigma)
+
+    def _scale(self, sigma: Tensor) -> Tensor:
+        bound = self.spectral.bound
+        if self.spectral.kind == "soft":
+            factor = torch.clamp_min(sigma / bound, 1.0).reciprocal()
+        else:
+            factor = bound / sigma
+        if factor.shape[0] > 1:
+            factor = factor.view(-1, *[1] * (self.weight.ndim - 1))
+        return self.weight * factor
+
+
+class Linear(SpectralLayer):
+    """A linear layer, or `stack` of them side by side.
+
+    Without `stack` it maps (B, in) to (B, out). With `stack=K` it maps (B, in), shared by all, or
+    (B, K, in) to (B, K, out), in one matrix product.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, spectral: Spectral = OFF, stack: int | None = None
+    ) -> None:
+        super().__init__(spectral)
+        self.inputs, self.outputs, self.stack = inputs, outputs, stack
+        leading = () if stack is None else (stack,)
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(*leading, outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(*leading, outputs).uniform_(-bound, bound))
+        self.register_state(torch.randn(stack or 1, outputs), torch.randn(stack or 1, inputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer or the stack."""
+        weight = self.normalised_weight()
+        if self.stack is None:
+            return functional.linear(x, weight, self.bias)
+        if x.ndim == 2:  # one input for every layer of the stack: one matrix product
+            flat = functional.linear(x, weight.flatten(0, 1), self.bias.flatten())
+            return flat.view(-1, self.stack, self.outputs)
+        product = torch.matmul(x.transpose(0, 1), weight.transpose(1, 2))  # (K, B, out)
+        return product.transpose(0, 1) + self.bias
+
+    def _matrices(self, weight: Tensor) -> Tensor:
+        return weight if self.stack is not None else weight.unsqueeze(0)
+
+    def apply_operator(self, right: Tensor, weight: Tensor) -> Tensor:
+        """W·v for every matrix of the stack."""
+        return torch.bmm(self._matrices(weight), right.unsqueeze(-1)).squeeze(-1)
+
+    def apply_transpose(self, left: Tensor, weight: Tensor) -> Tensor:
+        """Wᵀ·u for every matrix of the stack."""
+        return torch.bmm(self._matrices(weight).transpose(1, 2), left.unsqueeze(-1)).squeeze(-1)
+
+    def _starts(self) -> tuple[Tensor, Tensor]:
+        count = self.stack or 1
+        return _steady(count, self.outputs), _unit(_steady(count, self.inputs))
+
+
+class Conv2d(SpectralLayer):
+    """A square convolution without bias on inputs of `size` × `size`."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        size: int,
+        stride: int = 1,
+        spectral: Spectral = OFF,
+    ) -> None:
+        super().__init__(spectral)
+        if size < 1:
+            raise InputError(f"a convolution needs an input of at least 1 × 1, got size {size}")
+        self.stride, self.padding = stride, kernel // 2
+        out_size = (size + 2 * self.padding - kernel) // stride + 1
+        self.in_shape, self.out_shape = (inputs, size, size), (outputs, out_size, out_size)
+        self.lost = size - ((out_size - 1) * stride - 2 * self.padding + kernel)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel, kernel))
+        nn.init.kaiming_normal_(self.weight, mode="fan_out", nonlinearity="relu")
+        self.register_state(torch.randn(1, *self.out_shape), torch.randn(1, *self.in_shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve."""
+        return self.apply_operator(x, self.normalised_weight())
+
+    def apply_operator(self, right: Tensor, weight: Tensor) -> Tensor:
+        """The convolution."""
+        return functional.conv2d(right, weight, stride=self.stride, padding=self.padding)
+
+    def apply_transpose(self, left: Tensor, weight: Tensor) -> Tensor:
+        """Its transpose, back to the input size."""
+        return functional.conv_transpose2d(
+            left, weight, stride=self.stride, padding=self.padding, output_padding=self.lost
+        )
+
+    def _starts(self) -> tuple[Tensor, Tensor]:
+        left, right = _steady(1, math.prod(self.out_shape)), _steady(1, math.prod(self.in_shape))
+        return left.view(1, *self.out_shape), _unit(right.view(1, *self.in_shape))
+
+
+def refresh(module: nn.Module, iterations: int = 20) -> None:
+    """Bring the stored norms of every layer in `module` up to date with its weights."""
+    for layer in module.modules():
+        if isinstance(layer, SpectralLayer):
+            layer.refresh(iterations)
+
+
+def spectral_norms(module: nn.Module) -> dict[str, Tensor]:
+    """Norm of every linear or convolutional operator in `module` by name, as evaluation uses it."""
+    return {
+        name: layer.norms()
+        for name, layer in module.named_modules()
+        if isinstance(layer, SpectralLayer)
+    }
+
+
+def _unit(x: Tensor) -> Tensor:
+    flat = functional.normalize(x.flatten(1), dim=1)
+    return flat.view_as(x)
+
+
+def _steady(count: int, size: int) -> Tensor:
+    """A fixed vector in general position, so that reports never touch a random generator."""
+    return torch.sin(torch.arange(1, size + 1, dtype=torch.float32) * 1.7).expand(count, size)
