@@ -142,7 +142,9 @@ class Belief:
         """The belief on some of the inputs; an integer gives a batch of one."""
         if isinstance(index, int):
             if not -len(self) <= index < len(self):
-                raise IndexError(f"index {index} is out of range for a belief on {len(self)} inputs")
+                raise IndexError(
+                    f"index {index} is out of range for a belief on {len(self)} inputs"
+                )
             index %= len(self)
             index = slice(index, index + 1)
         elif not isinstance(index, (slice, Tensor)):

@@ -68,7 +68,7 @@ class Statistics(nn.Module):
         if self.tied:
             self.outer += z.T @ z
         else:
-            for label in y.unique().tolist():
+            for label in torch.bincount(y).nonzero().squeeze(1).tolist():
                 rows = z[y == label]
                 self.outer[label] += rows.T @ rows
 
@@ -166,7 +166,7 @@ class ClassGaussians(nn.Module):
         self.register_buffer("log_norm", torch.zeros(num_classes))
         self.register_buffer("filled", torch.zeros((), dtype=torch.bool))
         self.fitted = False
-        self.register_load_state_dict_post_hook(_restore_fitted)
+        self.register_load_state_dict_post_hook(_restore_fitted)  # type: ignore[no-untyped-call]
 
     def statistics(self) -> Statistics:
         """Empty statistics of the right shape, on this module's device."""
@@ -201,7 +201,7 @@ class ClassGaussians(nn.Module):
         self.means.copy_(whitened)
         self.whiten.copy_(torch.cat([each.T for each in inverse], dim=1))
         self.log_norm.copy_(log_norm)
-        self.filled.fill_(True)  # noqa: FBT003
+        self.filled.fill_(True)
         self.fitted = True
         self._note_small_classes(statistics)
 
@@ -241,7 +241,7 @@ class ClassGaussians(nn.Module):
 
 
 def _restore_fitted(module: nn.Module, _incompatible: object) -> None:
-    """After loading: python-level flags follow the buffers, so that forward has no tensor branch."""
+    """After loading, the flags follow the buffers, so that forward has no tensor branch."""
     if isinstance(module, (ClassGaussians, DensityScaler)):
         module.fitted = bool(module.filled)
 
@@ -279,7 +279,7 @@ class DensityScaler(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("filled", torch.tensor(kind == "raw"))
         self.fitted = kind == "raw"
-        self.register_load_state_dict_post_hook(_restore_fitted)
+        self.register_load_state_dict_post_hook(_restore_fitted)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def fit(self, log_density: Tensor) -> None:
@@ -295,7 +295,7 @@ class DensityScaler(nn.Module):
             spread = high - low
         self.location.copy_(low)
         self.scale.copy_(spread.clamp_min(1e-6))
-        self.filled.fill_(True)  # noqa: FBT003
+        self.filled.fill_(True)
         self.fitted = True
 
     def forward(self, log_density: Tensor) -> Tensor:
@@ -309,4 +309,3 @@ class DensityScaler(nn.Module):
             position = (log_density - self.location) / self.scale
             log_rho = position.clamp(self.floor, 1.0).log()
         return log_rho if self.floor == 0 else log_rho.clamp_min(math.log(self.floor))
-

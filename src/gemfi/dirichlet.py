@@ -137,9 +137,7 @@ def disagreement(log_p: Tensor, log_weight: Tensor) -> Tensor:
     return (log_weight.exp() * terms.clamp_min(0).sum(dim=-1)).sum(dim=-1)
 
 
-def gate_components(
-    log_p: Tensor, log_weight: Tensor, log_gate: Tensor
-) -> tuple[Tensor, Tensor]:
+def gate_components(log_p: Tensor, log_weight: Tensor, log_gate: Tensor) -> tuple[Tensor, Tensor]:
     """A gated mixture is a mixture: p̂_k ∝ s·p_k with weights w_k ∝ π_k⟨s, p_k⟩ (C5)."""
     gated = log_p + log_gate.unsqueeze(1)
     mass = torch.logsumexp(gated, dim=-1)

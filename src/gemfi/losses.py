@@ -37,7 +37,7 @@ def dirichlet_variance(log_p: Tensor, log_total: Tensor) -> Tensor:
 
 
 def evidential_risk(log_p: Tensor, log_total: Tensor, label: Tensor, risk: Risk) -> Tensor:
-    """Bayes risk of Dir(α0·p) under squared error, or under −log p (`digamma`), or its bound (`log`).
+    """Bayes risk of Dir(α0·p): of squared error, of −log p (`digamma`), or its bound (`log`).
 
     mse: Σ (y − p)² + p(1 − p)/(α0 + 1); log: log α0 − log α_y; digamma: ψ(α0) − ψ(α_y).
     """

@@ -31,7 +31,9 @@ class Model(nn.Module):
         self.backbone, self.head = backbone, head
 
     def features(self, x: Tensor) -> Tensor:
-        """Features z (B, D) in float32, whatever the precision of the backbone."""
+        """Features z (B, D), in float32 under autocast too; uint8 images are scaled to [0, 1]."""
+        if x.dtype == torch.uint8:
+            x = x.float() / 255
         z: Tensor = self.backbone(x)
         return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
 

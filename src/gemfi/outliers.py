@@ -67,7 +67,7 @@ NONE = OutlierConfig(kind="none")
 
 
 class Synthesiser(nn.Module):
-    """Makes outliers in feature space. State lives in buffers, so that a resumed run goes on exactly.
+    """Makes outliers in feature space; its state is in buffers, so that a run resumes exactly.
 
     Args:
         config: what to make.
@@ -80,7 +80,7 @@ class Synthesiser(nn.Module):
         self.config, self.num_classes, self.num_features = config, num_classes, num_features
 
     def observe(self, z: Tensor, y: Tensor) -> None:
-        """See the features (B, D) and labels (B,) of a training batch; the default keeps nothing."""
+        """See the features (B, D) and labels (B,) of a batch; the default keeps nothing."""
 
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
         """About `ratio`·B outliers (M, D), or None where none can be made yet."""
@@ -183,7 +183,7 @@ class VOS(Synthesiser):
         self.factor.copy_(torch.linalg.cholesky(matrix))
 
     def _tail(self, present: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """log N(μ + Lε; μ, LLᵀ) = const − ‖ε‖²/2: the least likely draws have the longest ε.
+        """Log N(μ + Lε; μ, LLᵀ) = const − ‖ε‖²/2: the least likely draws have the longest ε.
 
         So only those that are kept are ever multiplied by L.
         """
@@ -199,9 +199,7 @@ class VOS(Synthesiser):
 SYNTHESISERS: dict[str, type[Synthesiser]] = {"vos": VOS, "noise": Noise, "between": Between}
 
 
-def synthesiser(
-    config: OutlierConfig, num_classes: int, num_features: int
-) -> Synthesiser | None:
+def synthesiser(config: OutlierConfig, num_classes: int, num_features: int) -> Synthesiser | None:
     """The synthesiser for a configuration; None for `none` and `auxiliary`."""
     kind = SYNTHESISERS.get(config.kind)
     return None if kind is None else kind(config, num_classes, num_features)

@@ -51,9 +51,7 @@ class ResNet18(nn.Module):
         for stage in range(4):
             for index in range(2):
                 stride = 2 if stage > 0 and index == 0 else 1
-                blocks.append(
-                    _Block(channels, width << stage, stride, size, spectral, shortcut)
-                )
+                blocks.append(_Block(channels, width << stage, stride, size, spectral, shortcut))
                 channels, size = width << stage, (size + stride - 1) // stride
         self.blocks = nn.Sequential(*blocks)
         self.dropout = nn.Dropout(dropout)

@@ -1,7 +1,7 @@
 """scikit-learn's handwritten digits: the embedded default, no download.
 
 1,797 images of 8×8 pixels with 17 grey levels (UCI Optical Recognition of Handwritten Digits, test
-part; E. Alpaydin and C. Kaynak, 1998).
+part; E. Alpaydin, 1998).
 """
 
 from __future__ import annotations
@@ -60,12 +60,8 @@ def digits(split_seed: int = 0) -> Task:
         round(CALIBRATION_FRACTION * total), Role.CALIBRATION, seed=split_seed
     )
     sevens = images[_of_classes(labels, OOD_VALIDATION_DIGITS)]
-    ood_test = {
-        "digits-8-9": images[_of_classes(labels, OOD_TEST_DIGITS)],
-        "noise": _noise(test.x, split_seed),
-        "inverted": 1 - test.x,
-        "shuffled": _shuffled(test.x, split_seed),
-    }
+    ood_test = {"digits-8-9": images[_of_classes(labels, OOD_TEST_DIGITS)]}
+    ood_test |= _far(test.x, split_seed)
     return Task(
         name="digits",
         num_classes=len(names),
@@ -83,11 +79,12 @@ def _of_classes(labels: Tensor, classes: tuple[int, ...]) -> Tensor:
     return torch.isin(labels, torch.tensor(classes)).nonzero()[:, 0]
 
 
-def _noise(like: Tensor, seed: int) -> Tensor:
-    return torch.from_numpy(generator(seed, _NOISE).random(like.shape, dtype=np.float32))
-
-
-def _shuffled(images: Tensor, seed: int) -> Tensor:
+def _far(images: Tensor, seed: int) -> dict[str, Tensor]:
+    noise = generator(seed, _NOISE).random(images.shape, dtype=np.float32)
     pixels = images.flatten(1).numpy()
     shuffled = generator(seed, _SHUFFLED).permuted(pixels, axis=1)  # each row on its own
-    return torch.from_numpy(shuffled).reshape(images.shape)
+    return {
+        "noise": torch.from_numpy(noise),
+        "inverted": 1 - images,
+        "shuffled": torch.from_numpy(shuffled).reshape(images.shape),
+    }

@@ -27,7 +27,7 @@ class EDLConfig:
         kl_ramp: fraction of training over which that weight rises from 0.
     """
 
-    evidence: Literal["relu", "softplus", "exp"] = "relu"
+    evidence: Literal["relu", "softplus", "exp"] = "softplus"
     risk: losses.Risk = "mse"
     kl_weight: float = 1.0
     kl_ramp: float = 0.2

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gemfi import dirichlet, losses
 from gemfi.belief import Belief
@@ -95,9 +94,7 @@ class GEM(Head):
             if config.rho_refit > 0:
                 self.running = self.density.statistics()
         if config.rho != "none":
-            self.scaler = DensityScaler(
-                config.rho, power=config.rho_power, floor=config.rho_floor
-            )
+            self.scaler = DensityScaler(config.rho, power=config.rho_power, floor=config.rho_floor)
         self.report = EnergyReport(config.energy_source)
 
     @classmethod

@@ -55,7 +55,7 @@ class GEMConfig:
         core_loss: `paper` is squared error + KL(α ‖ 1); `edl` adds the Dirichlet variance and
             takes KL of misleading evidence only (the released CORE).
         kl_weight: λ_KL.
-        kl_evidence: KL on `unscaled` α, or on α `scaled` by ρ once a density was fitted in training.
+        kl_evidence: KL on `unscaled` α, or on α `scaled` by ρ (needs `rho_refit`).
         fi_reg_weight: λ_FI of the penalty.
         fi_mod_strength: λ_FI of the modulation.
         fi_gradient: the penalty's gradient: `full`, or through the `router` only.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -72,7 +73,7 @@ class Perceptron(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(
             Linear(inputs, outputs, spectral=spectral, stack=stack)
-            for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True)
+            for inputs, outputs in itertools.pairwise(sizes)
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes[1:-1] if batch_norm)
         self.dropout = nn.Dropout(dropout)
@@ -119,7 +120,8 @@ class EnergyReport(nn.Module):
         """The energy (B,), or None where the source is absent, and the confidence scalar."""
         sources = _energies(learned, log_density, logits, log_weight)
         if self.source == "auto":
-            filled = [sources["logits"] if each is None else each for each in sources.values()]
+            absent = torch.zeros_like(logits[:, 0, 0])  # never chosen
+            filled = [absent if each is None else each for each in sources.values()]
             energy: Tensor | None = torch.stack(filled).index_select(0, self.choice).squeeze(0)
         else:
             energy = sources[self.source]

@@ -1,0 +1,128 @@
+"""Checkpoints: one safetensors file, replaced atomically, from which a run goes on exactly.
+
+The file holds weights and buffers (spectral-norm vectors among them), the optimiser's moments, the
+outlier queues, every random generator and the best weights so far; its header holds the counters
+and a fingerprint of the run. No pickle is read or written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from gemfi.errors import CheckpointError
+
+_FORMAT = 1
+
+
+@dataclass
+class Snapshot:
+    """Everything a run is made of at one moment.
+
+    Attributes:
+        counters: small values: step, best NLL and the like (JSON).
+        fingerprint: what the run is; a checkpoint of another run is refused.
+        groups: named collections of tensors, such as `model` and `optimizer`.
+    """
+
+    counters: dict[str, Any]
+    fingerprint: dict[str, Any]
+    groups: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+
+
+def save_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Write next to `path`, flush to disk, then rename over it: it is old or new, never half."""
+    tensors = {
+        f"{group}/{name}": tensor.detach().contiguous().clone()
+        for group, members in snapshot.groups.items()
+        for name, tensor in members.items()
+    }
+    header = {
+        "format": str(_FORMAT),
+        "counters": json.dumps(snapshot.counters),
+        "fingerprint": json.dumps(snapshot.fingerprint, sort_keys=True),
+        "groups": json.dumps(list(snapshot.groups)),
+    }
+    write_atomically(path, save(tensors, metadata=header))
+
+
+def load_snapshot(path: Path) -> Snapshot:
+    """Read a checkpoint whole."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"cannot read the checkpoint {path}: {error}; delete it to start the run again"
+        ) from error
+    if header.get("format") != str(_FORMAT):
+        raise CheckpointError(
+            f"{path} is not a checkpoint of format {_FORMAT} (found {header.get('format')!r})"
+        )
+    groups: dict[str, dict[str, Tensor]] = {name: {} for name in json.loads(header["groups"])}
+    for name, tensor in tensors.items():
+        group, _, member = name.partition("/")
+        groups[group][member] = tensor
+    return Snapshot(json.loads(header["counters"]), json.loads(header["fingerprint"]), groups)
+
+
+def check_fingerprint(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse to resume another run; says which settings differ."""
+    wanted = json.loads(json.dumps(wanted))
+    differing = sorted(
+        name for name in set(found) | set(wanted) if found.get(name) != wanted.get(name)
+    )
+    if differing:
+        changes = "; ".join(
+            f"{name}: {_short(found.get(name))} there, {_short(wanted.get(name))} here"
+            for name in differing
+        )
+        raise CheckpointError(
+            f"{path} belongs to another run ({changes}); use another run directory or delete it"
+        )
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write bytes so that a reader, or a crash, sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as flat names."""
+    state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
+    return {f"{index}.{key}": value for index, slot in state.items() for key, value in slot.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """The inverse of `optimizer_tensors`."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

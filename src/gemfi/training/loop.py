@@ -1,0 +1,371 @@
+"""The one training loop. It knows heads, splits and checkpoints, and no method by name."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from gemfi import metrics, spectral
+from gemfi.data import Split, require_classes, require_use
+from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
+from gemfi.methods.base import DataFacts, Progress
+from gemfi.model import Model
+from gemfi.outliers import OutlierConfig
+from gemfi.training import checkpoint
+from gemfi.training.batches import Features, batches_per_epoch, data_digest, permutation
+from gemfi.training.config import TrainConfig
+from gemfi.training.interrupt import graceful_interrupt
+from gemfi.training.log import RunLog
+from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
+
+CHECKPOINT = "checkpoint.safetensors"
+LOG = "log.jsonl"
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a run did.
+
+    Attributes:
+        steps: optimiser steps.
+        seconds: wall time of training, over all sessions of the run.
+        history: a record an epoch: the mean of each loss term, validation NLL and accuracy.
+        best_epoch: the epoch that was kept, with `select="best"`.
+        notes: what the head said when it fitted its statistics.
+        resumed_at: the step from which the last session went on; None for a fresh run.
+    """
+
+    steps: int
+    seconds: float
+    history: list[dict[str, Any]]
+    best_epoch: int | None
+    notes: list[str]
+    resumed_at: int | None
+
+
+def fit(
+    model: Model,
+    train: Split,
+    validation: Split | None = None,
+    config: TrainConfig = TrainConfig(),  # noqa: B008 - frozen
+    *,
+    auxiliary: Split | None = None,
+    outliers: OutlierConfig | None = None,
+    run_dir: Path | str | None = None,
+    progress: bool | None = None,
+    label: str | None = None,
+) -> FitResult:
+    """Train a model in place, then fit its statistics.
+
+    With a `run_dir` the run is resumable: called again with the same arguments it goes on from its
+    checkpoint, bit for bit, and returns at once if it had finished. Ctrl-C finishes the step, saves
+    and raises KeyboardInterrupt.
+
+    Args:
+        model: as `build_model` made it.
+        train: a split of role `train`.
+        validation: role `validation`; needed for `select="best"` and for scaling ρ.
+        config: how to train.
+        auxiliary: role `auxiliary`, real outliers for a method whose outliers are of that kind.
+        outliers: overrides the head's own outliers.
+        run_dir: where checkpoint and log go.
+        progress: a progress bar: yes, no, or (None) if standard error is a terminal.
+        label: what the progress bar calls the run.
+    """
+    require_classes(require_use(train, "training"))
+    if validation is not None:
+        require_use(validation, "selection")
+    if auxiliary is not None:
+        require_use(auxiliary, "auxiliary outliers")
+    if config.select == "best" and validation is None:
+        raise InputError('select="best" needs validation data; give a split of role validation')
+    _check_labels(model, train)
+    trainer = _Trainer(model, train, validation, config, auxiliary, outliers, run_dir)
+    with torch.random.fork_rng(devices=[]), graceful_interrupt() as interrupted:
+        return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
+
+
+def _check_labels(model: Model, train: Split) -> None:
+    largest, classes = int(train.labels.max()), model.head.num_classes
+    if largest >= classes:
+        raise InputError(
+            f"split {train.name!r} has label {largest}, but the model has classes 0 to "
+            f"{classes - 1}"
+        )
+
+
+@dataclass
+class _State:
+    """The counters that a checkpoint keeps."""
+
+    step: int = 0
+    seconds: float = 0.0
+    best_nll: float = math.inf
+    best_epoch: int | None = None
+    finished: bool = False
+    notes: list[str] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)  # of the loss terms in this epoch
+
+
+class _Trainer:
+    def __init__(
+        self,
+        model: Model,
+        train: Split,
+        validation: Split | None,
+        config: TrainConfig,
+        auxiliary: Split | None,
+        outliers: OutlierConfig | None,
+        run_dir: Path | str | None,
+    ) -> None:
+        self.model, self.config = model, config
+        self.train, self.validation, self.auxiliary = train, validation, auxiliary
+        self.step = TrainingStep(model, outliers, bf16=config.bf16)
+        self._check_outliers()
+        self.batches = batches_per_epoch(len(train), config.batch_size)
+        self.steps = self.batches * config.epochs
+        self.optimizer = _optimizer(model, config)
+        self.generator = torch.Generator()
+        self.state = _State()
+        self.best: dict[str, Tensor] = {}
+        self.run_dir = None if run_dir is None else Path(run_dir)
+        self.log = RunLog(None if self.run_dir is None else self.run_dir / LOG)
+        self.fingerprint = self._fingerprint() if self.run_dir is not None else {}
+        self.label = ""
+        self.resumed_at: int | None = None
+        self.saved_at: int | None = None
+
+    def _check_outliers(self) -> None:
+        wants = self.step.outliers.kind == "auxiliary"
+        if wants and self.auxiliary is None:
+            raise InputError(
+                'outliers of kind "auxiliary" need a split of role auxiliary: give auxiliary='
+            )
+        if self.auxiliary is not None and not wants:
+            raise InputError(
+                "an auxiliary split was given, but the outliers are of kind "
+                f"{self.step.outliers.kind!r}; set outliers=OutlierConfig(kind='auxiliary')"
+            )
+
+    # -- the run --------------------------------------------------------------------------------
+
+    def run(self, interrupted: threading.Event, *, progress: bool | None, label: str) -> FitResult:
+        self.label = label
+        self._begin()
+        if not self.state.finished:
+            bar = tqdm(
+                total=self.steps,
+                initial=self.state.step,
+                desc=label,
+                unit="step",
+                disable=None if progress is None else not progress,
+                leave=False,
+            )
+            with bar:
+                while self.state.step < self.steps:
+                    self._epoch(bar, interrupted)
+            self._finish()
+        self.model.eval()
+        return FitResult(
+            steps=self.state.step,
+            seconds=self.state.seconds,
+            history=[record for record in self.log.records if "loss" in record],
+            best_epoch=self.state.best_epoch,
+            notes=self.state.notes,
+            resumed_at=self.resumed_at,
+        )
+
+    def _begin(self) -> None:
+        path = self._path()
+        if path is not None and path.exists():
+            self._restore(path)
+            return
+        torch.manual_seed(self.config.seed)
+        self.generator.manual_seed(self.config.seed + 1)
+        self.model.head.prepare(DataFacts(self.train.class_counts, self.steps))
+        if self.run_dir is not None:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            self.log.rewind(-1)
+        self._save()
+
+    def _epoch(self, bar: Any, interrupted: threading.Event) -> None:
+        epoch, done = divmod(self.state.step, self.batches)
+        order = permutation(len(self.train), self.config.seed, epoch)
+        started = time.perf_counter()
+        self.model.train()
+        for index in range(done, self.batches):
+            rows = order[index * self.config.batch_size : (index + 1) * self.config.batch_size]
+            self._one_step(rows, bar)
+            now = time.perf_counter()
+            self.state.seconds, started = self.state.seconds + now - started, now
+            if index + 1 < self.batches:  # the end of the epoch has work of its own to save
+                self._pause(interrupted, due=self._due())
+        self._end_epoch(epoch, bar)
+        self._pause(interrupted, due=self.config.checkpoint_steps is None or self._due())
+
+    def _pause(self, interrupted: threading.Event, *, due: bool) -> None:
+        """Between steps: save where due, and leave where Ctrl-C asked for it."""
+        if due or interrupted.is_set():
+            self._save()
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+    def _one_step(self, rows: Tensor, bar: Any) -> None:
+        at = Progress(self.state.step, self.steps)
+        try:
+            terms = self.step(
+                self.train.x[rows],
+                self.train.labels[rows],
+                self._auxiliary_batch(len(rows)),
+                at,
+                self.generator,
+            )
+        except NonFiniteFeaturesError:
+            raise self._non_finite("features", math.nan) from None
+        values = {name: float(term.detach()) for name, term in terms.items()}
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise self._non_finite(name, value)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        if not bool(torch.isfinite(norm)):
+            raise self._non_finite("gradient norm", float(norm))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.rate(at.fraction)
+        self.optimizer.step()
+        self.state.step += 1
+        for name, value in values.items():
+            self.state.sums[name] = self.state.sums.get(name, 0.0) + value
+        bar.update()
+        if bar.n % 10 == 0:
+            bar.set_postfix({name: f"{value:.3g}" for name, value in values.items()})
+
+    def _end_epoch(self, epoch: int, bar: Any) -> None:
+        means = {name: value / self.batches for name, value in self.state.sums.items()}
+        record: dict[str, Any] = {
+            "step": self.state.step,
+            "epoch": epoch,
+            "loss": sum(means.values()),
+            "terms": means,
+            "learning_rate": self.config.rate((self.state.step - 1) / self.steps),
+            "seconds": round(self.state.seconds, 3),
+        }
+        if self.validation is not None:
+            belief = self.model.predict(self.validation.x)
+            log_p = belief.log_probs()
+            record["validation_nll"] = metrics.nll(log_p, self.validation.labels)
+            record["validation_accuracy"] = metrics.accuracy(log_p.exp(), self.validation.labels)
+            self._keep_best(epoch, record["validation_nll"])
+            bar.set_description_str(f"{self.label} · val nll {record['validation_nll']:.3f}")
+        self.state.sums = {}
+        self.log.write(**record)
+
+    def _keep_best(self, epoch: int, nll: float) -> None:
+        if self.config.select == "best" and nll < self.state.best_nll:
+            self.state.best_nll, self.state.best_epoch = nll, epoch
+            self.best = {key: value.clone() for key, value in self.model.state_dict().items()}
+
+    def _finish(self) -> None:
+        if self.best:
+            self.model.load_state_dict(self.best)
+        spectral.refresh(self.model)
+        started = time.perf_counter()
+        validation = None if self.validation is None else Features(self.model, self.validation)
+        with torch.no_grad():
+            self.model.eval()
+            notes = self.model.head.fit_statistics(Features(self.model, self.train), validation)
+        self.state.seconds += time.perf_counter() - started
+        self.state.notes, self.state.finished, self.best = notes, True, {}
+        self.log.write(step=self.state.step, finished=True, notes=notes)
+        self._save()
+
+    def _auxiliary_batch(self, count: int) -> Tensor | None:
+        if self.auxiliary is None:
+            return None
+        wanted = max(1, round(self.step.outliers.ratio * count))
+        rows = torch.randint(len(self.auxiliary), (wanted,), generator=self.generator)
+        return self.auxiliary.x[rows]
+
+    def _non_finite(self, term: str, value: float) -> NonFiniteLossError:
+        where = f"step {self.state.step} (epoch {self.state.step // self.batches})"
+        saved = "no checkpoint was kept: give run_dir= to have one"
+        if self.run_dir is not None:
+            saved = f"the last good checkpoint is {self._path()} (step {self.saved_at})"
+        return NonFiniteLossError(
+            f"training stopped: {term} is {value} at {where}; {saved}. A smaller learning rate "
+            f"(now {self.config.learning_rate:g}) is the usual remedy"
+        )
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def _path(self) -> Path | None:
+        return None if self.run_dir is None else self.run_dir / CHECKPOINT
+
+    def _due(self) -> bool:
+        every = self.config.checkpoint_steps
+        return every is not None and self.state.step % every == 0
+
+    def _save(self) -> None:
+        path = self._path()
+        if path is None:
+            return
+        groups = {
+            "step": self.step.state_dict(),
+            "optimizer": checkpoint.optimizer_tensors(self.optimizer),
+            "generators": {
+                "torch": torch.get_rng_state(),
+                "outliers": self.generator.get_state(),
+            },
+            "best": self.best,
+        }
+        snapshot = checkpoint.Snapshot(asdict(self.state), self.fingerprint, groups)
+        checkpoint.save_snapshot(path, snapshot)
+        self.saved_at = self.state.step
+
+    def _restore(self, path: Path) -> None:
+        snapshot = checkpoint.load_snapshot(path)
+        checkpoint.check_fingerprint(path, snapshot.fingerprint, self.fingerprint)
+        try:
+            self.step.load_state_dict(snapshot.groups["step"])
+        except RuntimeError as error:
+            raise CheckpointError(f"{path} does not fit this model: {error}") from error
+        checkpoint.restore_optimizer(self.optimizer, snapshot.groups["optimizer"])
+        torch.set_rng_state(snapshot.groups["generators"]["torch"])
+        self.generator.set_state(snapshot.groups["generators"]["outliers"])
+        self.best = snapshot.groups["best"]
+        self.state = _State(**snapshot.counters)
+        self.resumed_at = self.saved_at = self.state.step
+        self.log.rewind(self.state.step)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        splits = {"train": self.train, "validation": self.validation, "auxiliary": self.auxiliary}
+        return {
+            "method": self.model.head.info.name,
+            "head": asdict(self.model.head.config),
+            "outliers": asdict(self.step.outliers),
+            "train": asdict(self.config),
+            "shapes": _digest(str([(n, tuple(p.shape)) for n, p in self.model.named_parameters()])),
+            "data": {name: data_digest(split) for name, split in splits.items() if split},
+        }
+
+
+def _optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
+    named = list(model.named_parameters())
+    decayed = [p for name, p in named if name.endswith("weight") and p.ndim > 1]
+    others = [p for name, p in named if not (name.endswith("weight") and p.ndim > 1)]
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -1,0 +1,67 @@
+"""One training step as one module, so that DistributedDataParallel sees all of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gemfi.methods.base import Batch, Progress
+from gemfi.model import Model
+from gemfi.outliers import OutlierConfig, synthesiser
+
+
+class NonFiniteFeaturesError(ArithmeticError):
+    """The backbone returned NaN or infinite features."""
+
+
+class TrainingStep(nn.Module):
+    """Inputs to named loss terms: backbone, outliers, objective.
+
+    Args:
+        model: what is trained.
+        outliers: what to synthesise; the head's own wish where None.
+        bf16: run the backbone under bfloat16 autocast.
+    """
+
+    def __init__(
+        self, model: Model, outliers: OutlierConfig | None = None, *, bf16: bool = False
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.bf16 = bf16
+        self.outliers = model.head.outliers if outliers is None else outliers
+        self.synthesiser = synthesiser(
+            self.outliers, model.head.num_classes, model.head.num_features
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        y: Tensor,
+        auxiliary: Tensor | None,
+        at: Progress,
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """The terms of the loss on inputs x with labels y and, perhaps, auxiliary outliers."""
+        inputs = x if auxiliary is None else torch.cat([x, auxiliary])
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
+            z = self.model.features(inputs)
+        if not bool(torch.isfinite(z).all()):
+            raise NonFiniteFeaturesError
+        inside, outside = z[: len(x)], z[len(x) :]
+        if self.synthesiser is not None:
+            outliers = self._synthesise(inside.detach(), y, at, generator)
+        else:
+            outliers = None if auxiliary is None else outside
+        return self.model.head.objective(Batch(inside, y, outliers), at)
+
+    def _synthesise(
+        self, z: Tensor, y: Tensor, at: Progress, generator: torch.Generator
+    ) -> Tensor | None:
+        if self.synthesiser is None:
+            return None
+        z = self.model.head.embed(z)
+        self.synthesiser.observe(z, y)
+        if at.ramp(self.outliers.start, self.outliers.ramp) == 0:
+            return None
+        return self.synthesiser.sample(z, y, generator)
