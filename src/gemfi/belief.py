@@ -147,8 +147,10 @@ class Belief:
                 )
             index %= len(self)
             index = slice(index, index + 1)
-        elif not isinstance(index, (slice, Tensor)):
-            index = torch.as_tensor(index, device=self.log_p.device)
+        elif not isinstance(index, slice):
+            rows = torch.as_tensor(index, device=self.log_p.device)
+            rows = rows if rows.numel() else rows.long()  # torch reads [] as floats
+            index = rows if rows.ndim else rows.unsqueeze(0)
         return self._map(lambda tensor: tensor[index], scalars=False)
 
     @staticmethod
@@ -189,13 +191,26 @@ def _check_shape(name: str, value: Tensor, letters: str, sizes: Mapping[str, int
         raise InputError(f"Belief.{name} must have shape ({wanted}), got {tuple(value.shape)}")
 
 
+def _row_shapes(belief: Belief) -> dict[str, tuple[int, ...]]:
+    """The shape of what each field holds of one input."""
+    tensors = {name: getattr(belief, name) for name in _present(belief)}
+    tensors |= {f"extra[{name!r}]": value for name, value in sorted(belief.extra.items())}
+    return {name: tuple(tensor.shape[1:]) for name, tensor in tensors.items()}
+
+
 def _check_alike(first: Belief, other: Belief, number: int) -> None:
-    here, there = _present(first) + sorted(first.extra), _present(other) + sorted(other.extra)
-    if here != there:
+    here, there = _row_shapes(first), _row_shapes(other)
+    if here.keys() != there.keys():
         raise InputError(
-            f"cannot join beliefs with different fields: the first has {here}, number {number} "
-            f"has {there}"
+            f"cannot join beliefs with different fields: the first has {[*here]}, number {number} "
+            f"has {[*there]}"
         )
+    for name, shape in here.items():
+        if shape != there[name]:
+            raise InputError(
+                f"cannot join beliefs with different {name}: an input has shape {shape} in the "
+                f"first, {there[name]} in number {number}"
+            )
     for name in _SCALARS:
         value = getattr(first, name)
         if value is not None and not torch.equal(value, getattr(other, name)):

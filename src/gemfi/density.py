@@ -58,6 +58,8 @@ class Statistics(nn.Module):
                 f"expected features (B, {self.origin.shape[0]}) with B labels, got "
                 f"{tuple(z.shape)} and {tuple(y.shape)}"
             )
+        if len(z) == 0:
+            return
         z = z.to(torch.float64)
         if self.count.sum() == 0:
             self.origin.copy_(z.mean(dim=0))
@@ -148,6 +150,8 @@ class ClassGaussians(nn.Module):
         ridge: float = 1e-4,
     ) -> None:
         super().__init__()
+        if covariance not in ("class", "tied"):
+            raise InputError(f"covariance must be class or tied, got {covariance!r}")
         if not 0 <= shrinkage <= 1:
             raise InputError(f"shrinkage must lie in [0, 1], got {shrinkage}")
         too_large = num_classes * num_features**2 > LARGEST
@@ -180,7 +184,9 @@ class ClassGaussians(nn.Module):
             raise InputError("cannot fit a density: no features were given")
         tied = statistics.tied_covariance()
         features = tied.shape[0]
-        ridge = self.ridge * float(tied.diagonal().mean().clamp_min(1e-12))
+        if not torch.isfinite(tied).all():
+            raise InputError("cannot fit a density: some of the features are NaN or infinite")
+        ridge = self.ridge * self._mean_variance(statistics, tied)
         eye = torch.eye(features, dtype=torch.float64, device=tied.device)
         self.notes = [note for note in self.notes if note.startswith("one covariance")]
         labels = [0] if self.tied else range(len(statistics.count))
@@ -218,6 +224,11 @@ class ClassGaussians(nn.Module):
         else:
             square = (white.view(-1, classes, features) - self.means).square().sum(dim=2)
         return torch.logsumexp(self.log_norm - 0.5 * square, dim=1)
+
+    def _mean_variance(self, statistics: Statistics, tied: Tensor) -> float:
+        """Of the tied covariance, held above the rounding of its sums where classes are points."""
+        square = statistics.outer.sum(dim=0).diagonal().mean() / statistics.count.sum()
+        return max(float(tied.diagonal().mean()), 1e-8 * float(square), 1e-12)
 
     def _covariance(self, statistics: Statistics, label: int, tied: Tensor) -> Tensor:
         if self.tied or statistics.count[label] < 2:
@@ -270,6 +281,8 @@ class DensityScaler(nn.Module):
         self, kind: RhoKind = "standardised", *, power: float = 1.2, floor: float = 1e-3
     ) -> None:
         super().__init__()
+        if kind not in ("standardised", "minmax", "raw"):
+            raise InputError(f"ρ must be standardised, minmax or raw, got {kind!r}")
         if not 0 <= floor < 1:
             raise InputError(f"the floor of ρ must lie in [0, 1), got {floor}")
         if kind == "minmax" and floor == 0:
@@ -285,8 +298,8 @@ class DensityScaler(nn.Module):
     def fit(self, log_density: Tensor) -> None:
         """Set location and scale from log densities of ID data (validation, where there is one)."""
         values = log_density.to(torch.float64)
-        if not torch.isfinite(values).all():
-            raise InputError("log densities of ID data must be finite to scale ρ")
+        if values.numel() == 0 or not torch.isfinite(values).all():
+            raise InputError("ρ needs log densities of ID data, all of them finite")
         if self.kind == "standardised":
             low, middle = torch.quantile(values, torch.tensor([0.05, 0.5], dtype=values.dtype))
             spread = (middle - low) / math.log(9)

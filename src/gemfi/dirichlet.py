@@ -65,11 +65,11 @@ def digamma_gap(log_x: Tensor) -> Tensor:
     is used: there ψ and ln agree in nearly all of their digits, and their difference in float32
     is noise.
     """
-    x = log_x.exp()
+    x = log_x.clamp_max(math.log(2 * _SERIES_FROM)).exp()  # an infinite x has no gradient
     r = torch.exp(-log_x.clamp_min(math.log(_SERIES_FROM)))
     r2 = r * r
     series = r * (0.5 - r * (1 / 12 - r2 * (1 / 120 - r2 / 252)))
-    direct = torch.digamma(x.clamp_max(2 * _SERIES_FROM) + 1) - log_x
+    direct = torch.digamma(x + 1) - log_x
     return torch.where(x > _SERIES_FROM, series, direct)
 
 
@@ -87,8 +87,9 @@ def expected_entropy(log_p: Tensor, log_total: Tensor) -> Tensor:
 
 
 def differential_entropy(log_p: Tensor, log_total: Tensor) -> Tensor:
-    """h(Dir(α)) = ln B(α) + (α0 − C) ψ(α0) − Σ (α_c − 1) ψ(α_c) (C3)."""
+    """h(Dir(α)) = ln B(α) + (α0 − C) ψ(α0) − Σ (α_c − 1) ψ(α_c) (C3); falls like −1/α_c near 0."""
     alpha = log_concentration(log_p, log_total).exp()
+    alpha = alpha.clamp_min(torch.finfo(alpha.dtype).tiny)  # at 0 it would be ∞ − ∞
     total = log_total.exp()
     log_beta = torch.lgamma(alpha).sum(dim=-1) - torch.lgamma(total)
     spread = ((alpha - 1) * torch.digamma(alpha)).sum(dim=-1)
@@ -128,12 +129,16 @@ def log_mixture(log_p: Tensor, log_weight: Tensor) -> Tensor:
 def disagreement(log_p: Tensor, log_weight: Tensor) -> Tensor:
     """Jensen-Shannon divergence of the components, Σ π_k KL(p_k ‖ p_mix) ≥ 0 (B,) (C4).
 
-    Summed as Σ (p_k log(p_k/p_mix) − p_k + p_mix): every term is non-negative, so that equal heads
-    give zero and not a rounding error of either sign.
+    Summed as Σ (p_k d − p_k + p_mix) with d = log(p_k/p_mix): every term is non-negative. Where the
+    heads nearly agree it is p_k (d + e^−d − 1) ≈ p_k d²/2, and where they are equal it is zero and
+    not a rounding error.
     """
     log_mix = log_mixture(log_p, log_weight).unsqueeze(1)
     p = log_p.exp()
-    terms = _times(p, log_p - log_mix) - p + log_mix.exp()
+    d = torch.where(p > 0, log_p - log_mix, -1.0)  # at p = 0 the term is p_mix, whatever d is
+    d = torch.where(log_p.amax(dim=1, keepdim=True) == log_p.amin(dim=1, keepdim=True), 0.0, d)
+    near = d.clamp(-1, 1)
+    terms = torch.where(d.abs() < 1, p * (near + torch.expm1(-near)), p * d - p + log_mix.exp())
     return (log_weight.exp() * terms.clamp_min(0).sum(dim=-1)).sum(dim=-1)
 
 
@@ -158,4 +163,4 @@ def class_variance(log_p: Tensor, log_weight: Tensor, log_total: Tensor) -> tupl
 
 def _times(p: Tensor, value: Tensor) -> Tensor:
     """p·value with 0·∞ = 0, which is the limit in every formula here."""
-    return torch.where(p > 0, p * value, torch.zeros_like(p))
+    return p * torch.where(p > 0, value, 0.0)

@@ -51,14 +51,14 @@ class OutlierConfig:
             raise InputError(f"outliers must be one of {', '.join(kinds)}, got {self.kind!r}")
         if self.covariance not in ("shared", "per-class"):
             raise InputError(f"covariance must be shared or per-class, got {self.covariance!r}")
-        if self.queue < 2 or self.draws < 1 or self.ratio <= 0:
+        if self.queue < 2 or self.draws < 1 or not (self.ratio > 0 and self.scale > 0):
             raise InputError(
-                f"outliers need queue >= 2, draws >= 1 and ratio > 0, got {self.queue}, "
-                f"{self.draws} and {self.ratio}"
+                "outliers need queue >= 2, draws >= 1, ratio > 0 and scale > 0, got "
+                f"{self.queue}, {self.draws}, {self.ratio} and {self.scale}"
             )
         if not (0 <= self.start < 1 and 0 <= self.ramp <= 1):
             raise InputError(
-                "outlier start and ramp are fractions of training in [0, 1), got "
+                "outlier start in [0, 1) and ramp in [0, 1] are fractions of training, got "
                 f"{self.start} and {self.ramp}"
             )
 
@@ -108,7 +108,7 @@ class Between(Synthesiser):
 
     @torch.no_grad()
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
-        """Mix random pairs of the batch; None where it holds one class only."""
+        """Mix random pairs of the batch; None where none differ, as in a batch of one class."""
         count = self.wanted(z)
         first = torch.randint(len(z), (4 * count,), generator=generator)
         second = torch.randint(len(z), (4 * count,), generator=generator)
@@ -122,7 +122,8 @@ class Between(Synthesiser):
 class VOS(Synthesiser):
     """The least likely draws of class-conditional Gaussians fitted on queues of recent features.
 
-    The Gaussians are refitted whenever a quarter of the queues has been replaced.
+    The Gaussians are refitted whenever a quarter of the queues has been replaced, and when a class
+    joins in.
     """
 
     bank: Tensor
@@ -152,8 +153,9 @@ class VOS(Synthesiser):
         keep = within >= (counts - self.config.queue)[labels]
         slot = (self.seen[labels] + within) % self.config.queue
         self.bank[labels[keep], slot[keep]] = z[order][keep].to(self.bank.dtype)
+        joins = ((self.seen < 2) & (self.seen + counts >= 2)).any()  # no Gaussian of its own yet
         self.seen += counts
-        self.fresh += len(y)
+        self.fresh += len(y) + joins * self.num_classes * self.config.queue
 
     @torch.no_grad()
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:

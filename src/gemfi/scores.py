@@ -101,7 +101,7 @@ def vacuity(belief: Belief) -> Tensor:
     prior = torch.full_like(total, float(belief.log_p.shape[-1]))
     if belief.log_prior is not None:
         prior = prior * belief.log_prior.exp()
-        total = total - prior
+        total = (total - prior).clamp_min(0)
     if belief.log_rho is not None:
         total = total * belief.log_rho.exp()
     return prior / (prior + total)
@@ -110,19 +110,20 @@ def vacuity(belief: Belief) -> Tensor:
 def dissonance(belief: Belief) -> Tensor:
     """Σ_k π_k Σ_c b_c Σ_{j≠c} b_j Bal(b_j, b_c) / Σ_{j≠c} b_j: evidence that contradicts itself.
 
-    b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b).
+    b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b), here written as
+    2 min(a, b)/(a + b): next to a mass near one the difference would lose the small ones.
     """
     log_evidence = belief.need("log_evidence")
     mass = belief.log_p.exp()
     if belief.log_prior is not None:
         prior = torch.exp(belief.log_prior - log_evidence).unsqueeze(-1)
         mass = (mass - prior).clamp_min(0)
-    one, other = mass.unsqueeze(-1), mass.unsqueeze(-2)  # (B, K, C, 1), (B, K, 1, C)
+    itself = torch.eye(mass.shape[-1], dtype=torch.bool, device=mass.device)
+    one, other = mass.unsqueeze(-1), mass.unsqueeze(-2).masked_fill(itself, 0.0)  # (B, K, C, C)
     pair = one + other
-    balance = torch.where(pair > 0, 1 - (one - other).abs() / pair, torch.zeros_like(pair))
-    rest = mass.sum(dim=-1, keepdim=True) - mass
-    against = (other * balance).sum(dim=-1) - mass  # the term j = c has balance one
-    share = torch.where(rest > 0, mass * against.clamp_min(0) / rest, torch.zeros_like(mass))
+    balance = torch.where(pair > 0, 2 * torch.minimum(one, other) / pair, 0.0)
+    rest, against = other.sum(dim=-1), (other * balance).sum(dim=-1)
+    share = torch.where(rest > 0, mass * against / rest, 0.0)
     return (belief.log_weight.exp() * share.sum(dim=-1)).sum(dim=-1)
 
 

@@ -20,6 +20,9 @@ from gemfi.spectral import Linear
 class EDLConfig:
     """Choices of EDL.
 
+    The defaults are the strongest on digits' validation data among the three kinds of evidence and
+    two lengths of annealing: with ReLU (the paper) units die in short runs.
+
     Attributes:
         evidence: how logits become evidence e ≥ 0; α = e + 1.
         risk: the Bayes risk: of squared error (`mse`), of −log p (`digamma`), or its bound (`log`).
@@ -27,10 +30,10 @@ class EDLConfig:
         kl_ramp: fraction of training over which that weight rises from 0.
     """
 
-    evidence: Literal["relu", "softplus", "exp"] = "softplus"
+    evidence: Literal["relu", "softplus", "exp"] = "exp"
     risk: losses.Risk = "mse"
     kl_weight: float = 1.0
-    kl_ramp: float = 0.2
+    kl_ramp: float = 1.0
 
     def __post_init__(self) -> None:
         if self.evidence not in ("relu", "softplus", "exp"):
@@ -59,7 +62,7 @@ class EDL(Head):
 
     @classmethod
     def default_config(cls) -> Any:
-        """ReLU evidence and the squared-error risk, as in the paper."""
+        """Exponential evidence and the squared-error risk."""
         return EDLConfig()
 
     def log_alpha(self, logits: Tensor) -> Tensor:

@@ -1,0 +1,73 @@
+"""`gemfi demo`, from its arguments to its files."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gemfi.demo.figures import draw_figures
+from gemfi.demo.report import render_report
+from gemfi.demo.runner import PLANS, Plan, run_demo
+from gemfi.demo.table import render
+from gemfi.errors import InputError
+from gemfi.training.checkpoint import write_atomically
+
+
+def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:
+    """Train, print, draw and write; the JSON file holds `rows`, one a method and OOD set."""
+    begin = time.perf_counter()
+    folder = Path(out)
+    _check_writable(folder, json_file)
+    torch.set_num_threads(1)  # tensors this small lose more to threads than they gain
+    runs = run_demo(seed, quick=quick, started=_Announcer())
+    rows = [row for run in runs for row in run.rows()]
+    print(render(runs))  # noqa: T201 - the command's output
+    figures = draw_figures(runs)
+    for name, png in figures.items():
+        write_atomically(folder / f"{name}.png", png)
+    facts = {"seed": seed, "quick": quick, "seconds": round(time.perf_counter() - begin, 1)}
+    write_atomically(folder / "report.html", render_report(runs, figures, facts).encode())
+    if json_file is not None:
+        write_atomically(Path(json_file), json.dumps({**facts, "rows": rows}, indent=1).encode())
+    _say_where(folder, json_file, time.perf_counter() - begin)
+
+
+def _check_writable(folder: Path, json_file: str | None) -> None:
+    """Fail before training and not after it."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {folder} is a file; give a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    if json_file is not None and not Path(json_file).resolve().parent.is_dir():
+        raise InputError(f"--json {json_file}: its folder does not exist")
+    if json_file is not None and Path(json_file).is_dir():
+        raise InputError(f"--json {json_file} is a folder; give a file")
+
+
+class _Announcer:
+    """Says on standard error what is being trained, one line a model where no bar is shown."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, plan: Plan) -> None:
+        self.count += 1
+        if not sys.stderr.isatty():
+            line = f"[{self.count}/{len(PLANS)}] training {plan.method} on {plan.task}"
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _say_where(folder: Path, json_file: str | None, seconds: float) -> None:
+    lines: list[Any] = [
+        "",
+        "acc, ECE, Brier (sum over classes ×100), AUROC and AUPR (ID positive) in percent;",
+        "alea. and epis. are each method's own scores: see gemfi methods.",
+        f"Wrote {folder / 'report.html'} and its figures in {seconds:.0f} s.",
+    ]
+    if json_file is not None:
+        lines.append(f"Wrote {json_file}.")
+    print("\n".join(lines))  # noqa: T201
