@@ -1,5 +1,63 @@
-"""gemfi: single-pass uncertainty for PyTorch classifiers."""
+"""gemfi: single-pass uncertainty for PyTorch classifiers.
 
+    >>> from gemfi import TrainConfig, build_model, digits, evaluate, fit
+    >>> task = digits()
+    >>> model = build_model("gem-fi", "convnet", task.num_classes, size=8, channels=32)
+    >>> fit(model, task.train, task.validation, TrainConfig(epochs=20, batch_size=32))
+    >>> evaluate(model, task.test, task.ood_test).row("digits-8-9")["auroc_epistemic"]
+"""
+
+from gemfi import scores
 from gemfi._version import __version__
+from gemfi.belief import Belief
+from gemfi.data import Role, Split, Task, as_split, digits, line, two_moons
+from gemfi.errors import (
+    CheckpointError,
+    GemfiError,
+    InputError,
+    NonFiniteLossError,
+    RoleError,
+)
+from gemfi.evaluation import Evaluation, evaluate
+from gemfi.methods import METHODS, PRESETS, EDLConfig, GEMConfig, Head, MethodInfo
+from gemfi.model import Model, build_model
+from gemfi.outliers import OutlierConfig
+from gemfi.scores import SCORES, Uncertainty, uncertainty
+from gemfi.spectral import Spectral
+from gemfi.training import FitResult, TrainConfig, fit
 
-__all__ = ["__version__"]
+__all__ = [
+    "METHODS",
+    "PRESETS",
+    "SCORES",
+    "Belief",
+    "CheckpointError",
+    "EDLConfig",
+    "Evaluation",
+    "FitResult",
+    "GEMConfig",
+    "GemfiError",
+    "Head",
+    "InputError",
+    "MethodInfo",
+    "Model",
+    "NonFiniteLossError",
+    "OutlierConfig",
+    "Role",
+    "RoleError",
+    "Spectral",
+    "Split",
+    "Task",
+    "TrainConfig",
+    "Uncertainty",
+    "__version__",
+    "as_split",
+    "build_model",
+    "digits",
+    "evaluate",
+    "fit",
+    "line",
+    "scores",
+    "two_moons",
+    "uncertainty",
+]

@@ -34,14 +34,14 @@ def methods() -> None:
     """List the methods with their papers and scores."""
     from gemfi.methods.table import render  # noqa: PLC0415 - as above
 
-    print(render("text"))  # noqa: T201 - the command's output
+    print(render("text"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments == ["--version"]:
-        print(f"gemfi {__version__}")  # noqa: T201
+        print(f"gemfi {__version__}")
         return 0
     try:
         tyro.extras.subcommand_cli_from_dict(
@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=arguments,
         )
     except (GemfiError, OSError) as error:
-        print(f"gemfi: error: {error}", file=sys.stderr)  # noqa: T201
+        print(f"gemfi: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("gemfi: stopped", file=sys.stderr)  # noqa: T201
+        print("gemfi: stopped", file=sys.stderr)
         return 130
     return 0

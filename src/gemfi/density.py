@@ -215,15 +215,20 @@ class ClassGaussians(nn.Module):
         """Log density (B,) of features (B, D)."""
         classes, features = self.means.shape
         white = (z - self.center) @ self.whiten  # (B, C·D), or (B, D) when tied
-        if self.tied:
-            square = (
-                white.square().sum(dim=1, keepdim=True)
-                - 2 * white @ self.means.T
-                + self.means.square().sum(dim=1)
-            )
-        else:
+        if not self.tied:
             square = (white.view(-1, classes, features) - self.means).square().sum(dim=2)
-        return torch.logsumexp(self.log_norm - 0.5 * square, dim=1)
+            return torch.logsumexp(self.log_norm - 0.5 * square, dim=1)
+        square = (
+            white.square().sum(dim=1, keepdim=True)
+            - 2 * white @ self.means.T
+            + self.means.square().sum(dim=1)
+        )
+        terms = self.log_norm - 0.5 * square
+        # far means cost the expanded square its last digits, so the class that counts is redone
+        best = terms.argmax(dim=1)
+        exact = (white - self.means[best]).square().sum(dim=1)
+        term = self.log_norm[best] - 0.5 * exact
+        return torch.logsumexp(terms.scatter(1, best[:, None], term[:, None]), dim=1)
 
     def _mean_variance(self, statistics: Statistics, tied: Tensor) -> float:
         """Of the tied covariance, held above the rounding of its sums where classes are points."""

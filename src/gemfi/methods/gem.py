@@ -139,14 +139,10 @@ class GEM(Head):
             if self.scaler is not None and self.scaler.fitted:
                 log_rho = self.scaler(log_density)
         energy, extra = self.report(parts.energy, log_density, parts.logits, parts.log_weight)
-        belief = self._belief(parts)
-        if parts.log_gate is not None and belief.log_gate is None:
-            extra["log_gate"] = parts.log_gate
-        return Belief(
-            log_p=belief.log_p,
-            log_weight=belief.log_weight,
-            log_evidence=belief.log_evidence,
-            log_gate=belief.log_gate,
+        if parts.log_gate is not None and self.config.gate != "prob":
+            extra["log_gate"] = parts.log_gate  # already part of α: kept to be looked at
+        return self._belief(
+            parts,
             log_rho=log_rho,
             log_density=log_density,
             energy=energy,
@@ -164,15 +160,10 @@ class GEM(Head):
     def _density_features(self, z: Tensor) -> Tensor:
         return unit(z) if self.config.density_space == "unit" else z
 
-    def _belief(self, parts: Parts) -> Belief:
+    def _belief(self, parts: Parts, **more: Any) -> Belief:
         log_p, log_total = dirichlet.log_mean(parts.log_alpha)
-        gated = self.config.gate == "prob"
-        return Belief(
-            log_p=log_p,
-            log_weight=parts.log_weight,
-            log_evidence=log_total,
-            log_gate=parts.log_gate if gated else None,
-        )
+        gate = parts.log_gate if self.config.gate == "prob" else None
+        return Belief(log_p, parts.log_weight, log_total, gate, **more)
 
     def _energy(self, z: Tensor) -> Tensor:
         energy: Tensor = self.energy(z).squeeze(1)  # type: ignore[misc]

@@ -118,13 +118,17 @@ class EnergyReport(nn.Module):
         log_weight: Tensor,
     ) -> tuple[Tensor | None, dict[str, Tensor]]:
         """The energy (B,), or None where the source is absent, and the confidence scalar."""
-        sources = _energies(learned, log_density, logits, log_weight)
+
+        def source(name: str) -> Tensor | None:
+            return _energy(name, learned, log_density, logits, log_weight)
+
         if self.source == "auto":
             absent = torch.zeros_like(logits[:, 0, 0])  # never chosen
-            filled = [absent if each is None else each for each in sources.values()]
-            energy: Tensor | None = torch.stack(filled).index_select(0, self.choice).squeeze(0)
+            each = [source(name) for name in _SOURCES]
+            filled = torch.stack([absent if value is None else value for value in each])
+            energy: Tensor | None = filled.index_select(0, self.choice).squeeze(0)
         else:
-            energy = sources[self.source]
+            energy = source(self.source)
         if energy is None:
             return None, {}
         span = self.high - self.low
@@ -139,9 +143,12 @@ class EnergyReport(nn.Module):
         log_weight: Tensor,
     ) -> None:
         """Set the range, and with `auto` the source, from ID data."""
-        energies = _energies(learned, log_density, logits, log_weight)
-        ranges = {name: _robust_range(each) for name, each in energies.items() if each is not None}
-        name: str = self.source
+        ranges = {}
+        for name in _SOURCES if self.source == "auto" else (self.source,):
+            energy = _energy(name, learned, log_density, logits, log_weight)
+            if energy is not None:
+                ranges[name] = _robust_range(energy)
+        name = self.source
         if self.source == "auto":
             wide = {each: span[1] - span[0] for each, span in ranges.items() if each != "logits"}
             name = max(wide, key=lambda each: wide[each], default="logits")
@@ -153,15 +160,18 @@ class EnergyReport(nn.Module):
         self.high.fill_(high)
 
 
-def _energies(
-    learned: Tensor | None, log_density: Tensor | None, logits: Tensor, log_weight: Tensor
-) -> dict[str, Tensor | None]:
-    each = torch.logsumexp(logits, dim=-1)
-    return {
-        "learned": learned,
-        "gmm": None if log_density is None else -log_density,
-        "logits": -torch.logsumexp(log_weight + each, dim=-1),
-    }
+def _energy(
+    name: str,
+    learned: Tensor | None,
+    log_density: Tensor | None,
+    logits: Tensor,
+    log_weight: Tensor,
+) -> Tensor | None:
+    if name == "learned":
+        return learned
+    if name == "gmm":
+        return None if log_density is None else -log_density
+    return -torch.logsumexp(log_weight + torch.logsumexp(logits, dim=-1), dim=-1)
 
 
 def _robust_range(energy: Tensor) -> tuple[float, float]:

@@ -133,7 +133,7 @@ class _Trainer:
         self._check_outliers()
         self.batches = batches_per_epoch(len(train), config.batch_size)
         self.steps = self.batches * config.epochs
-        self.optimizer = _optimizer(model, config)
+        self.optimizer = make_optimizer(model, config)
         self.generator = torch.Generator()
         self.state = _State()
         self.best: dict[str, Tensor] = {}
@@ -359,7 +359,8 @@ class _Trainer:
         }
 
 
-def _optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
+def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW with weight decay on weight matrices alone."""
     named = list(model.named_parameters())
     decayed = [p for name, p in named if name.endswith("weight") and p.ndim > 1]
     others = [p for name, p in named if not (name.endswith("weight") and p.ndim > 1)]
