@@ -119,7 +119,9 @@ class TestNorms:
         layer.refresh(500)
         expected = norms_of(layer, layer.weight)
         torch.testing.assert_close(layer.sigma, expected, rtol=1e-3, atol=0)
-        torch.testing.assert_close(layer.norms(500), torch.tensor([2.0]).double(), rtol=2e-3, atol=0)
+        torch.testing.assert_close(
+            layer.norms(500), torch.tensor([2.0]).double(), rtol=2e-3, atol=0
+        )
 
     def test_known_value(self) -> None:
         """All ones, kernel 3, one channel: an interior pixel sums nine, and the norm nears nine."""
@@ -218,7 +220,9 @@ class TestBound:
         model = nn.Sequential(first, nn.LeakyReLU(), nn.Flatten(), second, nn.LeakyReLU(), third)
         optimiser = torch.optim.SGD(model.parameters(), lr=2.0)
         x, y = torch.randn(32, 2, 6, 6), torch.randint(4, (32,))
-        before = {name: norms_of(m, m.weight) for name, m in model.named_children() if name in "035"}
+        before = {
+            name: norms_of(m, m.weight) for name, m in model.named_children() if name in "035"
+        }
         for _ in range(15):
             optimiser.zero_grad()
             functional.cross_entropy(model(x).mean(dim=1), y).backward()

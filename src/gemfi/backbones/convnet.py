@@ -35,6 +35,11 @@ class ConvNet(nn.Module):
         super().__init__()
         if size < 8:
             raise InputError(f"convnet pools three times, so size must be at least 8, got {size}")
+        if min(in_channels, channels) < 1:
+            raise InputError(
+                f"convnet needs in_channels >= 1 and channels >= 1, got {in_channels} and "
+                f"{channels}"
+            )
         sizes = (size, size // 2, size // 4)
         widths = (in_channels, channels, channels)
         self.convs = nn.ModuleList(

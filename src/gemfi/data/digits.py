@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from gemfi.data.sampling import generator, stratified_indices
@@ -39,6 +38,8 @@ def digits(split_seed: int = 0) -> Task:
         split_seed: which images go where. It is not the seed of a run: leave it, so that runs with
             different seeds are judged on the same images.
     """
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - seconds to import
+
     source = load_digits()
     images = torch.from_numpy(source.images / 16).float()[:, None]  # (N, 1, 8, 8)
     labels = torch.from_numpy(source.target.astype(np.int64))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gemfi.demo.figures import draw_figures
+from gemfi.demo.figures import draw_figures, require_matplotlib
 from gemfi.demo.report import render_report
 from gemfi.demo.runner import PLANS, Plan, run_demo
 from gemfi.demo.table import render
@@ -22,11 +22,12 @@ def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:
     """Train, print, draw and write; the JSON file holds `rows`, one a method and OOD set."""
     begin = time.perf_counter()
     folder = Path(out)
+    require_matplotlib()  # as below: fail before training and not after it
     _check_writable(folder, json_file)
     torch.set_num_threads(1)  # tensors this small lose more to threads than they gain
     runs = run_demo(seed, quick=quick, started=_Announcer())
     rows = [row for run in runs for row in run.rows()]
-    print(render(runs))  # noqa: T201 - the command's output
+    print(render(runs))
     figures = draw_figures(runs)
     for name, png in figures.items():
         write_atomically(folder / f"{name}.png", png)
@@ -58,7 +59,7 @@ class _Announcer:
         self.count += 1
         if not sys.stderr.isatty():
             line = f"[{self.count}/{len(PLANS)}] training {plan.method} on {plan.task}"
-            print(line, file=sys.stderr, flush=True)  # noqa: T201
+            print(line, file=sys.stderr, flush=True)
 
 
 def _say_where(folder: Path, json_file: str | None, seconds: float) -> None:
@@ -70,4 +71,4 @@ def _say_where(folder: Path, json_file: str | None, seconds: float) -> None:
     ]
     if json_file is not None:
         lines.append(f"Wrote {json_file}.")
-    print("\n".join(lines))  # noqa: T201
+    print("\n".join(lines))

@@ -98,11 +98,13 @@ class Batch:
         z: (B, D) features.
         y: (B,) labels.
         outliers: (M, D) features off the support, or None.
+        outlier_weight: weight of every term on them, which rises from 0 to 1.
     """
 
     z: Tensor
     y: Tensor
     outliers: Tensor | None = None
+    outlier_weight: float = 1.0
 
 
 class Head(nn.Module):

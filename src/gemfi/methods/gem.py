@@ -211,9 +211,8 @@ class GEM(Head):
         log_p = self._belief(inside).log_probs()
         terms = self._prediction_terms(inside, log_p, batch, at)
         terms |= self._fisher_terms(inside, fisher)
-        weight = at.ramp(self.outliers.start, self.outliers.ramp)
-        terms |= self._energy_terms(inside, outside, weight)
-        terms |= self._entropy_terms(inside, outside, log_p, weight)
+        terms |= self._energy_terms(inside, outside, batch.outlier_weight)
+        terms |= self._entropy_terms(inside, outside, log_p, batch.outlier_weight)
         return terms
 
     def _prediction_terms(

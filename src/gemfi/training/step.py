@@ -49,19 +49,10 @@ class TrainingStep(nn.Module):
         if not bool(torch.isfinite(z).all()):
             raise NonFiniteFeaturesError
         inside, outside = z[: len(x)], z[len(x) :]
+        weight = at.ramp(self.outliers.start, self.outliers.ramp)
+        outliers = None if auxiliary is None else outside
         if self.synthesiser is not None:
-            outliers = self._synthesise(inside.detach(), y, at, generator)
-        else:
-            outliers = None if auxiliary is None else outside
-        return self.model.head.objective(Batch(inside, y, outliers), at)
-
-    def _synthesise(
-        self, z: Tensor, y: Tensor, at: Progress, generator: torch.Generator
-    ) -> Tensor | None:
-        if self.synthesiser is None:
-            return None
-        z = self.model.head.embed(z)
-        self.synthesiser.observe(z, y)
-        if at.ramp(self.outliers.start, self.outliers.ramp) == 0:
-            return None
-        return self.synthesiser.sample(z, y, generator)
+            seen = self.model.head.embed(inside.detach())
+            self.synthesiser.observe(seen, y)
+            outliers = self.synthesiser.sample(seen, y, generator) if weight > 0 else None
+        return self.model.head.objective(Batch(inside, y, outliers, weight), at)

@@ -1,0 +1,62 @@
+"""The demo's figures, as PNG files in memory.
+
+matplotlib is the optional extra `plot`: this module imports without it. Figures are drawn on
+canvases of their own (no pyplot), under one style whatever the user's settings are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemfi.demo.runner import Run
+from gemfi.demo.style import DPI, RC
+from gemfi.demo.table import datasets
+from gemfi.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def require_matplotlib() -> None:
+    """Raise now, and not after minutes of training, if figures cannot be drawn."""
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise InputError(f"figures need matplotlib ({error}): pip install 'gemfi[plot]'") from error
+
+
+def draw_figures(runs: Sequence[Run]) -> dict[str, bytes]:
+    """Name -> PNG of each figure whose data set was run; the same runs give the same bytes."""
+    require_matplotlib()
+    import matplotlib as mpl  # noqa: PLC0415 - optional
+
+    from gemfi.demo import figures_digits, figures_toys  # noqa: PLC0415 - they need matplotlib
+
+    drawings = {  # figure -> data set, drawing
+        "two-moons": ("two-moons", figures_toys.two_moons),
+        "line": ("line", figures_toys.line),
+        "reliability": ("digits", figures_digits.reliability),
+        "histograms": ("digits", figures_digits.histograms),
+    }
+    chosen = datasets(runs)
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        settings: Any = mpl.rcParams  # typed by the names of one release
+        settings.update(RC)
+        return {
+            name: _png(draw(chosen[dataset]))
+            for name, (dataset, draw) in drawings.items()
+            if dataset in chosen
+        }
+
+
+def _png(figure: Figure) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - optional
+
+    FigureCanvasAgg(figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,79 @@
+"""Colours and names that every figure and report shares; nothing here needs matplotlib.
+
+Colours are those of Okabe and Ito, which readers with a colour deficiency can tell apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+INK, MUTED = "#1f2933", "#5f6b7a"
+
+METHOD_COLORS = {  # baselines warm or grey, the GEM family blue and green
+    "softmax": "#7a7a7a",
+    "edl": "#e69f00",
+    "gem-core": "#56b4e9",
+    "gem-mix": "#009e73",
+    "gem-fi": "#0072b2",
+}
+METHOD_LABELS = {
+    "softmax": "Softmax",
+    "edl": "EDL",
+    "gem-core": "GEM-CORE",
+    "gem-mix": "GEM-MIX",
+    "gem-fi": "GEM-FI",
+}
+SCORE_LABELS = {
+    "max_prob": "1 − max p",
+    "entropy": "entropy",
+    "evidence": "evidence score",
+    "logit_energy": "energy of the logits",
+}
+SET_COLORS = {"ID test": "#9aa5b4", "near OOD": "#d55e00", "far OOD": "#a3419b"}
+PART_COLORS = {"aleatoric": "#cbbf9f", "within": "#b9a1d6", "between": "#8a3b8f"}
+
+KEPT = 95  # percent of the test points inside the line of a panel
+SHOWN = 300  # training points drawn
+DPI = 150
+RC: dict[str, Any] = {
+    "figure.dpi": DPI,
+    "savefig.dpi": DPI,
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",  # it comes with matplotlib, so a figure looks the same everywhere
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 8.5,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+}
+
+
+def method_color(name: str) -> str:
+    """The colour of a method, everywhere; ink for one that has none yet."""
+    return METHOD_COLORS.get(name, INK)
+
+
+def method_label(name: str) -> str:
+    """The name of a method as its paper writes it."""
+    return METHOD_LABELS.get(name, name)
+
+
+def score_label(name: str) -> str:
+    """A score in words."""
+    return SCORE_LABELS.get(name, name.replace("_", " "))

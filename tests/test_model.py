@@ -1,0 +1,118 @@
+"""Model and build_model: any backbone, one forward pass, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from gemfi import scores
+from gemfi.errors import InputError
+from gemfi.methods import METHODS, PRESETS
+from gemfi.model import build_model
+from gemfi.spectral import SpectralLayer
+
+FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_any_module_that_returns_features_works(name: str) -> None:
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU())
+    model = build_model(name, backbone, num_classes=4, example=torch.zeros(1, 3, 4))
+    belief = model.predict(torch.randn(7, 3, 4), batch_size=3)
+    assert belief.log_p.dtype == torch.float64
+    torch.testing.assert_close(belief.probs().sum(1), torch.ones(7).double(), **FLOAT32)
+    assert model.head.num_features == 5
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_batches_do_not_change_the_belief(name: str) -> None:
+    model = build_model(name, "mlp", 3, in_features=6, width=16)
+    x = torch.randn(11, 6)
+    whole, parts = model.predict(x), model.predict(x, batch_size=4)
+    torch.testing.assert_close(whole.log_probs(), parts.log_probs(), **FLOAT32)
+    with torch.no_grad():
+        once = model.eval()(x).log_probs().double()
+    torch.testing.assert_close(once, whole.log_probs(), **FLOAT32)
+
+
+def test_predict_leaves_the_mode_and_buffers_alone() -> None:
+    model = build_model("gem-fi", "mlp", 3, in_features=6, width=16).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.predict(torch.randn(5, 6))
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_uint8_images_are_scaled() -> None:
+    model = build_model("softmax", "convnet", 3, size=8, channels=4)
+    images = torch.randint(256, (5, 1, 8, 8), dtype=torch.uint8)
+    torch.testing.assert_close(
+        model.predict(images).log_probs(),
+        model.predict(images.float() / 255).log_probs(),
+        **FLOAT32,
+    )
+
+
+def test_sn_off_reaches_a_backbone_given_by_name() -> None:
+    config = replace(PRESETS["gem-fi"], sn=False)
+    model = build_model("gem-fi", "resnet18", 3, config=config, width=2)
+    kinds = {m.spectral.kind for m in model.modules() if isinstance(m, SpectralLayer)}
+    assert kinds == {"off"}
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_one_forward_pass_exports(name: str) -> None:
+    model = build_model(name, "mlp", 3, in_features=6, width=16).eval()
+    z, y = torch.randn(60, 16), torch.arange(60) % 3
+    model.head.fit_statistics([(z, y)], [(z, y)])
+    x = torch.randn(9, 6)
+    batch = torch.export.Dim("batch", min=2, max=512)
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},)).module()
+    more = torch.randn(33, 6)
+    for score in (METHODS[name].info.aleatoric, METHODS[name].info.epistemic):
+        one, other = (scores.SCORES[score](each(more)) for each in (model, program))
+        torch.testing.assert_close(one, other)
+
+
+def test_parameter_counts_at_width_64_agree_with_the_paper_to_one_percent() -> None:
+    """The paper's counts fit the common CIFAR network with projected shortcuts."""
+    paper = {"softmax": 11.17, "gem-core": 11.24, "gem-mix": 11.38, "gem-fi": 11.38}
+    for name, millions in paper.items():
+        model = build_model(name, "resnet18", 10, width=64, shortcut="project")
+        count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+        assert count == pytest.approx(millions, rel=0.01), name
+    five = replace(PRESETS["gem-fi"], num_components=5)
+    model = build_model("gem-fi", "resnet18", 10, config=five, width=64, shortcut="project")
+    count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    assert count == pytest.approx(11.52, rel=0.01)
+
+
+def test_bad_input_is_named() -> None:
+    model = build_model("gem-fi", "mlp", 3, in_features=6, width=16)
+    with pytest.raises(InputError, match="at least one input"):
+        model.predict(torch.zeros(0, 6))
+    with pytest.raises(InputError, match="batch_size must be at least 1"):
+        model.predict(torch.zeros(2, 6), batch_size=0)
+    for bad in (math.nan, math.inf):
+        x = torch.zeros(5, 6)
+        x[3, 2] = bad
+        with pytest.raises(InputError, match="features of input 3 are not finite"):
+            model.predict(x, batch_size=2)
+
+
+def test_bad_backbones_are_named() -> None:
+    with pytest.raises(InputError, match="unknown backbone 'vgg'; known: convnet, mlp, resnet18"):
+        build_model("softmax", "vgg", 3)
+    with pytest.raises(InputError, match="Identity has no `num_features`"):
+        build_model("softmax", nn.Identity(), 3)
+    with pytest.raises(InputError, match=r"must return \(B, D\) features, got \(2, 3, 4\)"):
+        build_model("softmax", nn.Identity(), 3, example=torch.zeros(2, 3, 4))
+    with pytest.raises(InputError, match="options width are for a backbone given by name"):
+        build_model("softmax", nn.Identity(), 3, num_features=4, width=3)
+    wrong = build_model("softmax", nn.Identity(), 3, num_features=4)
+    with pytest.raises(InputError, match=r"must return \(B, 4\) features, got \(2, 5\)"):
+        wrong.predict(torch.zeros(2, 5))
