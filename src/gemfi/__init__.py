@@ -1,10 +1,10 @@
 """gemfi: single-pass uncertainty for PyTorch classifiers.
 
-    >>> from gemfi import TrainConfig, build_model, digits, evaluate, fit
-    >>> task = digits()
-    >>> model = build_model("gem-fi", "convnet", task.num_classes, size=8, channels=32)
-    >>> fit(model, task.train, task.validation, TrainConfig(epochs=20, batch_size=32))
-    >>> evaluate(model, task.test, task.ood_test).row("digits-8-9")["auroc_epistemic"]
+>>> from gemfi import TrainConfig, build_model, digits, evaluate, fit
+>>> task = digits()
+>>> model = build_model("gem-fi", "convnet", task.num_classes, size=8, channels=32)
+>>> fit(model, task.train, task.validation, TrainConfig(epochs=20, batch_size=32))
+>>> evaluate(model, task.test, task.ood_test).row("digits-8-9")["auroc_epistemic"]
 """
 
 from gemfi import scores

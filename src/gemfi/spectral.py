@@ -246,8 +246,8 @@ def spectral_norms(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _unit(x: Tensor) -> Tensor:
-    flat = functional.normalize(x.flatten(1), dim=1)
-    return flat.view_as(x)
+    norm = torch.linalg.vector_norm(x, dim=tuple(range(1, x.ndim)), keepdim=True)
+    return x / norm.clamp_min(1e-12)
 
 
 def _steady(count: int, size: int) -> Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import torch
+from tqdm import tqdm
 
 from gemfi.demo.figures import draw_figures, require_matplotlib
 from gemfi.demo.report import render_report
@@ -25,7 +27,8 @@ def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:
     require_matplotlib()  # as below: fail before training and not after it
     _check_writable(folder, json_file)
     torch.set_num_threads(1)  # tensors this small lose more to threads than they gain
-    runs = run_demo(seed, quick=quick, started=_Announcer())
+    with _Announcer() as announcer:
+        runs = run_demo(seed, quick=quick, workers=_cores(), finished=announcer)
     rows = [row for run in runs for row in run.rows()]
     print(render(runs))
     figures = draw_figures(runs)
@@ -49,21 +52,33 @@ def _check_writable(folder: Path, json_file: str | None) -> None:
         raise InputError(f"--json {json_file} is a folder; give a file")
 
 
+def _cores() -> int:
+    """Two processes where there are two cores; nine small runs gain little from more."""
+    return min(2, os.cpu_count() or 1)
+
+
 class _Announcer:
-    """Says on standard error what is being trained, one line a model where no bar is shown."""
+    """Says on standard error what has been trained: a bar on a terminal, else a line a model."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.bar = tqdm(total=len(PLANS), desc="training", unit="model", disable=None, leave=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
 
     def __call__(self, plan: Plan) -> None:
-        self.count += 1
-        if not sys.stderr.isatty():
-            line = f"[{self.count}/{len(PLANS)}] training {plan.method} on {plan.task}"
+        self.bar.update()
+        self.bar.set_postfix_str(f"{plan.method} on {plan.task} done")
+        if self.bar.disable:
+            line = f"trained {plan.method} on {plan.task}"
             print(line, file=sys.stderr, flush=True)
 
 
 def _say_where(folder: Path, json_file: str | None, seconds: float) -> None:
-    lines: list[Any] = [
+    lines = [
         "",
         "acc, ECE, Brier (sum over classes ×100), AUROC and AUPR (ID positive) in percent;",
         "alea. and epis. are each method's own scores: see gemfi methods.",

@@ -365,7 +365,9 @@ def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
     decayed = [p for name, p in named if name.endswith("weight") and p.ndim > 1]
     others = [p for name, p in named if not (name.endswith("weight") and p.ndim > 1)]
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(
+        groups, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
 
 
 def _digest(text: str) -> str:
