@@ -247,7 +247,8 @@ def spectral_norms(module: nn.Module) -> dict[str, Tensor]:
 
 def _unit(x: Tensor) -> Tensor:
     norm = torch.linalg.vector_norm(x, dim=tuple(range(1, x.ndim)), keepdim=True)
-    return x / norm.clamp_min(1e-12)
+    unit: Tensor = x / norm.clamp_min(1e-12)
+    return unit
 
 
 def _steady(count: int, size: int) -> Tensor:

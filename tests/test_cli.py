@@ -1,0 +1,113 @@
+"""The command line: what it prints, and one line with exit code 2 for bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemfi import __version__
+from gemfi.cli import main
+from gemfi.methods import METHODS
+
+ROW = {
+    "method",
+    "accuracy",
+    "ece",
+    "brier",
+    "auroc_aleatoric",
+    "auroc_epistemic",
+    "aupr_id_epistemic",
+    "seconds",
+    "ood",
+    "dataset",
+}
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"gemfi {__version__}\n"
+
+
+def test_methods_lists_every_method(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    printed = capsys.readouterr().out
+    for name, head in METHODS.items():
+        assert name in printed
+        assert head.info.paper in printed
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["methods", "--help"]])
+def test_help_is_there(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 0
+    assert "usage: gemfi" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["fly"], ["demo", "--seed", "x"], ["demo", "--nope"]])
+def test_arguments_that_cannot_be_parsed_exit_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    assert capsys.readouterr().err
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("gemfi: error: ")
+    return line
+
+
+def test_bad_input_is_one_line_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert "is a file; give a folder" in refused(["demo", "--out", str(file)], capsys)
+    out = str(tmp_path / "out")
+    json_file = str(tmp_path / "absent" / "rows.json")
+    text = refused(["demo", "--out", out, "--json", json_file], capsys)
+    assert "its folder does not exist" in text
+    text = refused(["demo", "--out", out, "--json", str(tmp_path)], capsys)
+    assert "is a folder; give a file" in text
+    assert "seed must be at least 0, got -1" in refused(
+        ["demo", "--out", out, "--seed", "-1"], capsys
+    )
+    assert file.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "file"] in ([], ["out"])
+
+
+@pytest.mark.slow
+def test_the_quick_demo_from_the_shell(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gemfi", "demo", "--quick", "--seed", "3"]
+    out, rows_file = tmp_path / "out", tmp_path / "rows.json"
+    done = subprocess.run(
+        [*command, "--out", str(out), "--json", str(rows_file)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "Wrote" in done.stdout
+    names = {"two-moons.png", "line.png", "reliability.png", "histograms.png", "report.html"}
+    assert {path.name for path in out.iterdir()} == names
+    rows = json.loads(rows_file.read_text())["rows"]
+    assert all(row.keys() >= ROW for row in rows)
+    digits = {(row["method"], row["ood"]) for row in rows if row["dataset"] == "digits"}
+    methods = ("softmax", "edl", "gem-core", "gem-mix", "gem-fi")
+    sets = ("digits-8-9", "noise", "inverted", "shuffled")
+    assert digits == {(method, ood) for method in methods for ood in sets}
+    toys = {(row["dataset"], row["method"]) for row in rows if row["dataset"] != "digits"}
+    assert toys == {(toy, method) for toy in ("two-moons", "line") for method in ("edl", "gem-fi")}
+    for row in rows:
+        if row["method"].startswith("gem") and row["dataset"] == "two-moons":
+            assert row["auroc_epistemic"] > 90
+        assert row["method"] in done.stdout
