@@ -116,3 +116,21 @@ def test_bad_backbones_are_named() -> None:
     wrong = build_model("softmax", nn.Identity(), 3, num_features=4)
     with pytest.raises(InputError, match=r"must return \(B, 4\) features, got \(2, 5\)"):
         wrong.predict(torch.zeros(2, 5))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "options", "shape", "message"),
+    [
+        ("convnet", {"size": 8}, (2, 3, 8, 8), r"images \(1, 8, 8\) in a batch, got shape"),
+        ("convnet", {"size": 8}, (1, 8, 8), r"got shape \(1, 8, 8\); .* add the batch dimension"),
+        ("resnet18", {"width": 2}, (2, 3, 28, 28), r"resnet18 was built for images \(3, 32, 32\)"),
+        ("mlp", {"in_features": 6}, (2, 5), r"mlp was built for 6 numbers a sample"),
+        ("mlp", {"in_features": 6}, (6,), r"add the batch dimension"),
+    ],
+)
+def test_inputs_of_another_shape_are_refused(
+    backbone: str, options: dict[str, int], shape: tuple[int, ...], message: str
+) -> None:
+    model = build_model("gem-fi", backbone, 3, **options)
+    with pytest.raises(InputError, match=message):
+        model.predict(torch.zeros(shape))

@@ -1,8 +1,8 @@
 """Scores: pure functions `Belief -> Tensor (B,)` with one sign, **higher is more uncertain**.
 
-`SCORES` is the registry; to add a score, write a function and list it there. A score that needs a
-field which a belief lacks raises an error that names it; `available(belief)` lists those that work.
-Call them on `belief.to(torch.float64)`, as `predict` returns it: the ranking of confident inputs
+To add a score, write a function and list it in `_NEEDS`, from which the registry `SCORES` is made. A
+score that needs a field which a belief lacks raises an error that names it; `available(belief)` lists
+those that work. Call them on a float64 belief, as `predict` returns it: the ranking of confident inputs
 lives in the last digits.
 """
 
@@ -165,55 +165,36 @@ def density(belief: Belief) -> Tensor:
     return -belief.need("log_density")
 
 
-SCORES: dict[str, Score] = {
-    function.__name__: function
-    for function in (
-        max_prob,
-        entropy,
-        expected_entropy,
-        disagreement,
-        mutual_information,
-        gated_mutual_information,
-        paper_mutual_information,
-        evidence,
-        bare_evidence,
-        max_alpha,
-        vacuity,
-        dissonance,
-        differential_entropy,
-        differential_entropy_upper,
-        conflict,
-        energy,
-        logit_energy,
-        density,
-    )
+_NEEDS: dict[Score, str | None] = {  # score -> the field of a belief that it cannot do without
+    max_prob: None,
+    entropy: None,
+    expected_entropy: None,
+    disagreement: None,
+    mutual_information: None,
+    gated_mutual_information: None,
+    paper_mutual_information: None,
+    evidence: "log_evidence",
+    bare_evidence: "log_evidence",
+    max_alpha: "log_evidence",
+    vacuity: "log_evidence",
+    dissonance: "log_evidence",
+    differential_entropy: "log_evidence",
+    differential_entropy_upper: "log_evidence",
+    conflict: "log_evidence",
+    energy: "energy",
+    logit_energy: "logits",
+    density: "log_density",
 }
-_NEEDS = {
-    "log_evidence": (
-        evidence,
-        bare_evidence,
-        max_alpha,
-        vacuity,
-        dissonance,
-        differential_entropy,
-        differential_entropy_upper,
-        conflict,
-    ),
-    "energy": (energy,),
-    "logits": (logit_energy,),
-    "log_density": (density,),
-}
+SCORES: dict[str, Score] = {score.__name__: score for score in _NEEDS}
 
 
 def available(belief: Belief) -> list[str]:
     """The names in `SCORES` for which this belief has what they need."""
-    missing = {
-        score.__name__
-        for name, needing in _NEEDS.items()
-        if getattr(belief, name) is None
-        for score in needing
-    }
-    return [name for name in SCORES if name not in missing]
+    return [
+        name
+        for name, score in SCORES.items()
+        if (field := _NEEDS[score]) is None or getattr(belief, field) is not None
+    ]
 
 
 # -- the decomposition --------------------------------------------------------------------------

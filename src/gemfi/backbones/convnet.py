@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gemfi.backbones.inputs import check_images
 from gemfi.errors import InputError
 from gemfi.spectral import Conv2d, Spectral
 
@@ -40,6 +41,7 @@ class ConvNet(nn.Module):
                 f"convnet needs in_channels >= 1 and channels >= 1, got {in_channels} and "
                 f"{channels}"
             )
+        self.input = (in_channels, size)
         sizes = (size, size // 2, size // 4)
         widths = (in_channels, channels, channels)
         self.convs = nn.ModuleList(
@@ -52,6 +54,7 @@ class ConvNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, channels, size, size) to (B, num_features)."""
+        check_images(x, "convnet", *self.input)
         for conv, bias in zip(self.convs, self.biases, strict=True):
             x = functional.max_pool2d(functional.relu(conv(x) + bias[:, None, None]), 2)
         features: Tensor = self.dropout(x.flatten(1))

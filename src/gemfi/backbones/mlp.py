@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gemfi.backbones.inputs import check_rows
 from gemfi.errors import InputError
 from gemfi.spectral import Linear, Spectral, SpectralLayer
 
@@ -46,6 +47,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, ...) to (B, width); inputs with more dimensions are flattened."""
+        check_rows(x, "mlp", self.first.inputs)
         z: Tensor = self.first(x.flatten(1))
         for block in self.blocks:
             z = z + self.dropout(functional.leaky_relu(block(z)))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gemfi.backbones.inputs import check_images
 from gemfi.errors import InputError
 from gemfi.spectral import Conv2d, Spectral
 
@@ -44,6 +45,7 @@ class ResNet18(nn.Module):
             raise InputError(f"resnet18 needs width >= 1 and size >= 8, got {width} and {size}")
         if shortcut not in ("pool", "project"):
             raise InputError(f"resnet18 shortcut must be pool or project, got {shortcut!r}")
+        self.input = (in_channels, size)
         self.stem = Conv2d(in_channels, width, 3, size=size, spectral=spectral)
         self.norm = nn.BatchNorm2d(width)
         blocks = []
@@ -59,6 +61,7 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, in_channels, size, size) to (B, 8·width)."""
+        check_images(x, "resnet18", *self.input)
         x = functional.leaky_relu(self.norm(self.stem(x)))
         features: Tensor = self.dropout(self.blocks(x).mean(dim=(2, 3)))
         return features

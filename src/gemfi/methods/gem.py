@@ -7,7 +7,7 @@ The flow is Algorithm 1 of the paper (`docs/mathematics.md`): E = energy(z), ŝ 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -335,37 +335,25 @@ class GEM(Head):
         self.report.fit(parts.energy, log_density, parts.logits, parts.log_weight)
 
 
+def _info(name: str, summary: str) -> MethodInfo:
+    return MethodInfo(name=name, summary=summary, paper=_PAPER, venue="ICML", year=2026)
+
+
 class GEMCore(GEM):
     """GEM-CORE: one head with the energy gate, squared error + KL."""
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="gem-core",
-        summary="one Dirichlet head, learned energy, per-class gate, density scaler",
-        paper=_PAPER,
-        venue="ICML",
-        year=2026,
-    )
+    info = _info("gem-core", "one Dirichlet head, learned energy, per-class gate, density scaler")
 
 
 class GEMMix(GEM):
     """GEM-MIX: K heads with a router, NLL + π-weighted KL."""
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="gem-mix",
-        summary="GEM-CORE with K heads and a router",
-        paper=_PAPER,
-        venue="ICML",
-        year=2026,
-    )
+    info = _info("gem-mix", "GEM-CORE with K heads and a router")
 
 
 class GEMFI(GEM):
     """GEM-FI: GEM-MIX with Fisher terms, energy terms, entropy terms and virtual outliers."""
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="gem-fi",
-        summary="GEM-MIX with Fisher penalty and modulation, energy training, virtual outliers",
-        paper=_PAPER,
-        venue="ICML",
-        year=2026,
+    info = _info(
+        "gem-fi", "GEM-MIX with Fisher penalty and modulation, energy training, virtual outliers"
     )
