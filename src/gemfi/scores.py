@@ -1,9 +1,9 @@
 """Scores: pure functions `Belief -> Tensor (B,)` with one sign, **higher is more uncertain**.
 
-To add a score, write a function and list it in `_NEEDS`, from which the registry `SCORES` is made. A
-score that needs a field which a belief lacks raises an error that names it; `available(belief)` lists
-those that work. Call them on a float64 belief, as `predict` returns it: the ranking of confident inputs
-lives in the last digits.
+To add a score, write a function and list it in `_NEEDS`, from which the registry `SCORES` is made.
+A score that needs a field which a belief lacks raises an error that names it; `available(belief)`
+lists those that work. Call them on a float64 belief, as `predict` returns it: the ranking of
+confident inputs lives in the last digits.
 """
 
 from __future__ import annotations
