@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from gemfi import __version__
 from gemfi.cli import main
+from gemfi.demo import run_demo
 from gemfi.methods import METHODS
 
 ROW = {
@@ -79,11 +81,13 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     assert "its folder does not exist" in text
     text = refused(["demo", "--out", out, "--json", str(tmp_path)], capsys)
     assert "is a folder; give a file" in text
-    assert "seed must be at least 0, got -1" in refused(
+    assert "seed must lie in 0 to 2**63 - 2, got -1" in refused(
         ["demo", "--out", out, "--seed", "-1"], capsys
     )
     assert file.read_text() == "mine"
-    assert [path.name for path in tmp_path.iterdir() if path.name != "file"] in ([], ["out"])
+    text = refused(["demo", "--out", out, "--seed", "99999999999999999999"], capsys)
+    assert "seed must lie in 0 to 2**63 - 2" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.slow
@@ -99,7 +103,7 @@ def test_the_quick_demo_from_the_shell(tmp_path: Path) -> None:
     assert "Wrote" in done.stdout
     names = {"two-moons.png", "line.png", "reliability.png", "histograms.png", "report.html"}
     assert {path.name for path in out.iterdir()} == names
-    rows = json.loads(rows_file.read_text())["rows"]
+    rows = json.loads(rows_file.read_text(), parse_constant=pytest.fail)["rows"]  # no NaN
     assert all(row.keys() >= ROW for row in rows)
     digits = {(row["method"], row["ood"]) for row in rows if row["dataset"] == "digits"}
     methods = ("softmax", "edl", "gem-core", "gem-mix", "gem-fi")
@@ -111,3 +115,29 @@ def test_the_quick_demo_from_the_shell(tmp_path: Path) -> None:
         if row["method"].startswith("gem") and row["dataset"] == "two-moons":
             assert row["auroc_epistemic"] > 90
         assert row["method"] in done.stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_the_demo_with_130_and_writes_no_report(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gemfi", "demo", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()  # the first of nine models is done
+        assert line.startswith("trained ")
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert rest.splitlines()[-1] == "gemfi: stopped"
+    assert rest.count("trained ") <= 2  # what was being trained may end; the rest never begins
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_the_number_of_processes_changes_no_number() -> None:
+    one, two = (run_demo(1, quick=True, workers=workers) for workers in (1, 2))
+    for first, second in zip(one, two, strict=True):
+        assert first.plan == second.plan
+        assert first.evaluation.classification == pytest.approx(
+            second.evaluation.classification, nan_ok=True
+        )
+        assert first.evaluation.ood == second.evaluation.ood

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from gemfi import metrics, scores
 from gemfi.data import as_split, two_moons
-from gemfi.errors import RoleError
+from gemfi.errors import InputError, RoleError
 from gemfi.evaluation import evaluate
 from gemfi.methods import METHODS
 from gemfi.model import build_model
@@ -31,10 +30,23 @@ def test_rows_hold_the_metrics_of_the_methods_own_scores(name: str) -> None:
     assert (row["method"], row["ood"]) == (name, "cluster")
 
 
-def test_training_data_is_not_for_evaluation() -> None:
+def test_each_place_takes_its_roles_only() -> None:
     model = build_model("softmax", "mlp", 2, in_features=2, width=8)
-    with pytest.raises(RoleError, match="role train, which evaluation refuses"):
+    with pytest.raises(RoleError, match="role train, which evaluation as ID data refuses"):
         evaluate(model, TASK.train, TASK.ood_test)
-    auxiliary = as_split(torch.zeros(3, 2), role="auxiliary")
-    with pytest.raises(RoleError, match="role auxiliary, which evaluation refuses"):
-        evaluate(model, TASK.test, {"far": auxiliary})
+    with pytest.raises(RoleError, match="role ood-test, which evaluation as ID data refuses"):
+        evaluate(model, TASK.ood_test["cluster"])
+    for role in ("auxiliary", "test"):
+        y = TASK.test.labels if role == "test" else None
+        split = as_split(TASK.test.x, y, role=role)
+        with pytest.raises(RoleError, match=f"role {role}, which evaluation as OOD data refuses"):
+            evaluate(model, TASK.test, {"far": split})
+
+
+def test_ood_sets_are_optional_and_named() -> None:
+    model = build_model("softmax", "mlp", 2, in_features=2, width=8)
+    assert evaluate(model, TASK.test).ood == {}
+    with pytest.raises(InputError, match="ood must map names to splits, got Split"):
+        evaluate(model, TASK.test, TASK.ood_test["cluster"])
+    with pytest.raises(InputError, match="no OOD set 'svhn' was evaluated; there are: cluster"):
+        evaluate(model, TASK.test, TASK.ood_test).row("svhn")

@@ -168,6 +168,7 @@ def test_classification_metrics_agree_with_the_single_functions():
         "aupr_correct": 100 * sk.average_precision_score(correct, top),
         "aupr_error": 100 * sk.average_precision_score(~correct, -top),
         "aurc": metrics.aurc(1 - top, ~correct),
+        "auroc_error": 100 * sk.roc_auc_score(~correct, -top),
     }
     assert found == pytest.approx(expected, **EXACT)
 

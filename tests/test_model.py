@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from gemfi import scores
+from gemfi.data import two_moons
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, PRESETS
 from gemfi.model import build_model
 from gemfi.spectral import SpectralLayer
+from gemfi.training import TrainConfig, fit
 
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}
 
@@ -134,3 +136,32 @@ def test_inputs_of_another_shape_are_refused(
     model = build_model("gem-fi", backbone, 3, **options)
     with pytest.raises(InputError, match=message):
         model.predict(torch.zeros(shape))
+
+
+def test_predict_takes_splits_arrays_and_float64() -> None:
+    task = two_moons(n=20)
+    model = build_model("gem-fi", "mlp", 2, in_features=2, width=8)
+    expected = model.predict(task.test.x).log_probs()
+    for same in (task.test, task.test.x.numpy(), task.test.x.double()):
+        assert torch.equal(model.predict(same).log_probs(), expected)
+    with pytest.raises(InputError, match="a tensor, an array or a Split of inputs, got list"):
+        model.predict([[0.0, 1.0]])
+    with pytest.raises(InputError, match=r"floating point, or uint8 images, got torch.int64"):
+        model.predict(torch.zeros(3, 2, dtype=torch.int64))
+
+
+def test_a_trained_model_knows_the_shape_of_its_inputs() -> None:
+    """Some modules take a single sample for a batch, and would answer nonsense."""
+    task = two_moons(n=20)
+    backbone = nn.Sequential(nn.Unflatten(-1, (2, 1)), nn.Linear(1, 4), nn.Flatten(-2))
+    model = build_model("softmax", backbone, 2, num_features=8)
+    fit(model, task.train, config=TrainConfig(epochs=1), progress=False)
+    assert len(model.predict(task.test.x[:1])) == 1
+    with pytest.raises(InputError, match=r"trained on inputs \(2,\) in a batch, .* x\[None\]"):
+        model.predict(task.test.x[0])
+
+
+def test_uint8_examples_find_the_width() -> None:
+    images = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8)
+    backbone = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten())
+    assert build_model("softmax", backbone, 2, example=images).head.num_features == 144

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from gemfi.methods.table import render
 
@@ -17,7 +19,7 @@ def test_the_table_of_methods_is_the_codes_own() -> None:
 
 
 def test_the_quick_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```", README)
+    code, _ = re.findall(r"(?ms)^```python\n(.*?)^```", README)
     assert len([line for line in code.splitlines() if line.strip()]) <= 11
     exec(compile(code, "README.md", "exec"), {})  # noqa: S102 - our own text
     auroc = float(capsys.readouterr().out.splitlines()[-1])
@@ -27,3 +29,20 @@ def test_the_quick_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert (Path(__file__).parents[1] / target).exists(), target
+
+
+def test_the_recipe_for_your_own_network_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, code = re.findall(r"(?ms)^```python\n(.*?)^```", README)
+    monkeypatch.chdir(tmp_path)
+    x = torch.randint(256, (60, 3, 8, 8), dtype=torch.uint8)
+    names = {
+        "x": x,
+        "y": torch.arange(60) % 10,
+        "backbone": nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten()),
+        "new_x": x[:3],
+    }
+    exec(compile(code.replace("epochs=20", "epochs=1"), "README.md", "exec"), names)  # noqa: S102
+    assert names["belief"].probs().shape == (3, 10)
+    assert (tmp_path / "runs" / "a" / "checkpoint.safetensors").exists()

@@ -23,7 +23,7 @@ def demo(
         out: folder for the figures and report.html; it is created.
         seed: of weights and training.
         json: also write the numbers to this file.
-        quick: a smaller and coarser version, in seconds.
+        quick: fewer epochs and so a coarser picture, in seconds.
     """
     from gemfi.demo.command import main as run  # noqa: PLC0415 - torch takes seconds to import
 

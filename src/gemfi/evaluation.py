@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gemfi import metrics
 from gemfi.belief import Belief
-from gemfi.data import Split, require_use
+from gemfi.data import Role, Split, require_role
+from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.scores import SCORES
 
@@ -37,6 +38,8 @@ class Evaluation:
 
     def row(self, ood: str) -> dict[str, Any]:
         """One flat record for one OOD set, as tables and JSON files hold it."""
+        if ood not in self.ood:
+            raise InputError(f"no OOD set {ood!r} was evaluated; there are: {', '.join(self.ood)}")
         aleatoric, epistemic = self.ood[ood]["aleatoric"], self.ood[ood]["epistemic"]
         return {
             "method": self.method,
@@ -47,17 +50,20 @@ class Evaluation:
         }
 
 
-def evaluate(model: Model, test: Split, ood: Mapping[str, Split]) -> Evaluation:
+def evaluate(model: Model, test: Split, ood: Mapping[str, Split] | None = None) -> Evaluation:
     """Accuracy and calibration on `test`, and OOD detection against each set of `ood`.
 
     Args:
         model: a trained model.
         test: an ID split of role test (or validation).
-        ood: named sets of role ood-test or ood-validation.
+        ood: named sets of role ood-test or ood-validation, such as `{"svhn": split}`.
     """
-    require_use(test, "evaluation")
+    ood = {} if ood is None else ood
+    if not isinstance(ood, Mapping):
+        raise InputError(f"ood must map names to splits, got {type(ood).__name__}")
+    require_role(test, (Role.TEST, Role.VALIDATION), "evaluation as ID data")
     for split in ood.values():
-        require_use(split, "evaluation")
+        require_role(split, (Role.OOD_TEST, Role.OOD_VALIDATION), "evaluation as OOD data")
     info = model.head.info
     used = {"aleatoric": SCORES[info.aleatoric], "epistemic": SCORES[info.epistemic]}
     belief = model.predict(test.x)

@@ -125,12 +125,14 @@ def ece(probs: Values, labels: Values, bins: int = 15) -> float:
 def classification_metrics(log_probs: Values, labels: Values) -> dict[str, float]:
     """Every metric of a classifier on labelled data, by name, from **log**-probabilities.
 
-    Error detection (`aupr_correct`, `aupr_error`, `aurc`) takes 1 - max p as the uncertainty.
+    Error detection (`aupr_correct`, `aupr_error`, `auroc_error`, `aurc`) is by 1 - max p.
     """
     logs, p = _log_probabilities(log_probs)
     y = _classes(labels, p)
-    # 1 - max p without the cancellation that would tie all confident predictions
-    detection = error_detection(-np.expm1(logs.max(axis=1)), p.argmax(axis=1) == y)
+    top = logs.argmax(axis=1)
+    others = p.copy()  # 1 - max p, summed from the rest: confident predictions do not tie
+    others[np.arange(len(p)), top] = 0.0
+    detection = error_detection(others.sum(axis=1), top == y)
     return {
         "accuracy": accuracy(p, y),
         "nll": nll(logs, y),
@@ -139,6 +141,7 @@ def classification_metrics(log_probs: Values, labels: Values) -> dict[str, float
         "brier_norm": brier(p, y, "norm"),
         "ece": ece(p, y),
         **{name: detection[name] for name in ("aupr_correct", "aupr_error", "aurc")},
+        "auroc_error": detection["auroc"],
     }
 
 

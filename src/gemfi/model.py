@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from gemfi.backbones import BACKBONES
 from gemfi.belief import Belief
+from gemfi.data import Split
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig, Head, method
 from gemfi.spectral import OFF
+
+Inputs = Tensor | npt.NDArray[Any] | Split
 
 
 class Model(nn.Module):
@@ -29,12 +34,11 @@ class Model(nn.Module):
     def __init__(self, backbone: nn.Module, head: Head) -> None:
         super().__init__()
         self.backbone, self.head = backbone, head
+        self.sample_shape: tuple[int, ...] | None = None  # of an input, once it was trained
 
     def features(self, x: Tensor) -> Tensor:
         """Features z (B, D), in float32 under autocast too; uint8 images are scaled to [0, 1]."""
-        if x.dtype == torch.uint8:
-            x = x.float() / 255
-        z: Tensor = self.backbone(x)
+        z: Tensor = self.backbone(scaled(x))
         return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
 
     def forward(self, x: Tensor) -> Belief:
@@ -43,24 +47,23 @@ class Model(nn.Module):
         return belief
 
     @torch.no_grad()
-    def predict(self, x: Tensor, batch_size: int = 512) -> Belief:
+    def predict(self, x: Inputs, batch_size: int = 512) -> Belief:
         """The belief on any number of inputs, in evaluation mode, as float64.
 
         Args:
-            x: (N, ...) inputs with N ≥ 1.
+            x: (N, ...) inputs with N ≥ 1: a tensor, an array or a split.
             batch_size: how many at a time.
         """
         beliefs = [self.head(z) for z in self._feature_batches(x, batch_size)]
         return Belief.cat(beliefs).to(torch.float64)
 
     @torch.no_grad()
-    def embed(self, x: Tensor, batch_size: int = 512) -> Tensor:
+    def embed(self, x: Inputs, batch_size: int = 512) -> Tensor:
         """Features (N, D) of any number of inputs, in evaluation mode."""
         return torch.cat(list(self._feature_batches(x, batch_size)))
 
-    def _feature_batches(self, x: Tensor, batch_size: int) -> Iterator[Tensor]:
-        if x.ndim < 1 or len(x) == 0:
-            raise InputError(f"expected at least one input, got shape {tuple(x.shape)}")
+    def _feature_batches(self, inputs: Inputs, batch_size: int) -> Iterator[Tensor]:
+        x = self._checked(inputs)
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         training = self.training
@@ -68,17 +71,51 @@ class Model(nn.Module):
         try:
             for start in range(0, len(x), batch_size):
                 z = self.features(x[start : start + batch_size])
-                _check_features(z, start, self.head.num_features)
+                check_width(z, self.head.num_features)
+                _check_finite(z, start)
                 yield z
         finally:
             self.train(training)
 
+    def _checked(self, inputs: Inputs) -> Tensor:
+        """A batch of inputs as a tensor that the backbone can take."""
+        x = inputs.x if isinstance(inputs, Split) else inputs
+        if isinstance(x, np.ndarray):
+            x = torch.from_numpy(x)
+        if not isinstance(x, Tensor):
+            raise InputError(
+                f"expected a tensor, an array or a Split of inputs, got {type(x).__name__}"
+            )
+        if x.ndim < 1 or len(x) == 0:
+            raise InputError(f"expected at least one input, got shape {tuple(x.shape)}")
+        if self.sample_shape is not None and tuple(x.shape[1:]) != self.sample_shape:
+            raise InputError(
+                f"this model was trained on inputs {self.sample_shape} in a batch, got shape "
+                f"{tuple(x.shape)}; a single input needs a batch dimension: x[None]"
+            )
+        if x.dtype == torch.uint8:
+            return x
+        if not x.is_floating_point():
+            raise InputError(f"inputs must be floating point, or uint8 images, got {x.dtype}")
+        parameter = next(self.parameters(), None)
+        return x if parameter is None else x.to(parameter.dtype)
 
-def _check_features(z: Tensor, start: int, num_features: int) -> None:
+
+def scaled(x: Tensor) -> Tensor:
+    """Images of uint8 as float32 in [0, 1]; anything else as it is."""
+    return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+def check_width(z: Tensor, num_features: int) -> None:
+    """Refuse features of another shape than (B, num_features)."""
     if z.ndim != 2 or z.shape[1] != num_features:
         raise InputError(
-            f"the backbone must return (B, {num_features}) features, got {tuple(z.shape)}"
+            f"the backbone must return (B, {num_features}) features, got {tuple(z.shape)}: were "
+            "the inputs of the shape that it was built for?"
         )
+
+
+def _check_finite(z: Tensor, start: int) -> None:
     finite = torch.isfinite(z).all(dim=1)
     if not bool(finite.all()):
         row = start + int((~finite).nonzero()[0])
@@ -108,7 +145,8 @@ def build_model(
         num_features: D of a module without a `num_features` attribute.
         example: or a batch of inputs, to find D by a trial pass.
         options: for a backbone given by name, its arguments. With `GEMConfig(sn=False)` its
-            spectral normalisation is off unless `spectral` is given.
+            spectral normalisation is off unless `spectral` is given; a module of your own is
+            used as it is.
     """
     head_class = method(method_name)
     if isinstance(backbone, str):
@@ -137,7 +175,7 @@ def _find_width(backbone: nn.Module, example: Tensor | None) -> int:
         )
     training = backbone.training
     with torch.no_grad():
-        z = backbone.eval()(example)
+        z = backbone.eval()(scaled(example))
     backbone.train(training)
     if not isinstance(z, Tensor) or z.ndim != 2:
         shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__

@@ -61,8 +61,9 @@ PAPER: dict[str, Recipe] = {
     ),
 }
 
-# What the released code runs with where it differs from the paper's text: module sizes, the hard
-# clamp of the gate, and the weights of the energy and entropy terms (its CIFAR-10 run with VOS).
+# What the released code's mixture (MIX and FI) does on CIFAR-10 with VOS where it differs from the
+# paper's text, as far as the head goes. Its CORE is another network (a plain linear layer on raw
+# features with a logit gate), its margin and outlier weight ramp up, and its backbone is hard-SN.
 RELEASED: dict[str, Any] = {
     "sizes": "released",
     "spectral": "hard",

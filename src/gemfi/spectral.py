@@ -69,6 +69,10 @@ class SpectralLayer(nn.Module):
         """Aᵀ·u for every operator, (N, ...)."""
         raise NotImplementedError
 
+    def extra_repr(self) -> str:
+        """Shape of the weight and how its norm is held; part of what identifies a run."""
+        return f"{tuple(self.weight.shape)}, {self.spectral.kind} {self.spectral.bound:g}"
+
     def register_state(self, left: Tensor, right: Tensor) -> None:
         """Create the buffers and settle the singular vectors; call once the weight exists."""
         if self.spectral.kind == "off":

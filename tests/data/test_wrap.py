@@ -152,3 +152,9 @@ class TestWrapping:
         data: Any = Split(X, None, Role.OOD_TEST, "mine")
         with pytest.raises(RoleError, match="already has role ood-test, and a role does not chan"):
             as_split(data, role=role)
+
+
+def test_a_shuffling_loader_is_refused() -> None:
+    data = TensorDataset(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(InputError, match=r"the DataLoader shuffles, .* use shuffle=False"):
+        as_split(DataLoader(data, batch_size=2, shuffle=True), role="train")

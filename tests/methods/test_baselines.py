@@ -81,15 +81,23 @@ def test_info_is_complete_and_its_scores_work(name: str) -> None:
         assert SCORES[score](belief).shape == (B,)
 
 
-@pytest.mark.parametrize("form", ["text", "markdown"])
-def test_the_table_of_methods_lists_every_one(form: str) -> None:
-    table = render(form)
+def test_the_markdown_table_lists_every_method() -> None:
+    lines = render("markdown").splitlines()
+    assert len(lines) == len(METHODS) + 2
     for name, head in METHODS.items():
-        start = f"| `{name}` |" if form == "markdown" else f"{name} "
-        line = next(line for line in table.splitlines() if line.startswith(start))
+        (line,) = (line for line in lines if line.startswith(f"| `{name}` |"))
         assert head.info.paper in line
-        assert head.info.epistemic in line
-    assert len(table.splitlines()) == len(METHODS) + 2
+        assert f"`{head.info.epistemic}`" in line
+
+
+def test_the_terminal_list_fits_and_names_every_method() -> None:
+    blocks = render("text").split("\n\n")
+    assert len(blocks) == len(METHODS)
+    for block, head in zip(blocks, METHODS.values(), strict=True):
+        assert block.startswith(head.info.name)
+        for text in (head.info.summary, head.info.paper, head.info.aleatoric, head.info.epistemic):
+            assert text in block
+        assert max(map(len, block.splitlines())) <= 100
 
 
 def test_progress_ramps_by_fraction() -> None:

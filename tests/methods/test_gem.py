@@ -296,6 +296,8 @@ def gradients(head: GEMFI, term: str) -> dict[str, float]:
 def test_fisher_gradient_full_or_through_the_router_only() -> None:
     full = gradients(build(fi_mod=False), "fisher")
     assert any(name.startswith("heads.") for name in full)
+    traced = build(fi_mod=False, fi_gradient="router", fi_trace=0.5)
+    assert not objective(traced)["fisher_trace"].requires_grad  # as in the released code
     router = gradients(build(fi_mod=False, fi_gradient="router"), "fisher")
     assert router
     assert all(name.startswith(("router.", "energy.")) for name in router)
@@ -312,10 +314,22 @@ def test_fisher_label_pseudo_is_the_argmax_of_the_mean_logits() -> None:
     torch.testing.assert_close(objective(head)["fisher"], 0.1 * fisher)
 
 
-def test_fisher_clip_silences_saturated_heads() -> None:
-    hot = {"temperature": 1e-3, "fi_mod": False}
-    clipped, free = build(**hot, fi_clip=True), build(**hot)
-    assert objective(clipped)["fisher"].item() < 0.5 * objective(free)["fisher"].item()
+@pytest.mark.parametrize("gate", ["prob", "logit", "evidence"])
+@pytest.mark.parametrize("temperature", [0.01, 0.5])
+def test_fisher_with_clip_is_the_gradient_in_the_logits_that_alpha_is_made_of(
+    gate: str, temperature: float
+) -> None:
+    head = build(gate=gate, temperature=temperature, fi_clip=True, fi_mod=False, clip=2.0)
+    z, y = features()
+    parts = head.parts(z.double())
+    s = parts.log_gate.exp()[:, None].detach()
+    u = (parts.logits * (s if gate == "logit" else 1)).detach().requires_grad_()
+    alpha = torch.exp(u.clamp(-2, 2)) * (s if gate == "evidence" else 1) + 1e-8
+    log_p = (alpha / alpha.sum(-1, keepdim=True)).log()
+    (gradient,) = torch.autograd.grad(log_p.gather(2, y[:, None, None].expand(-1, 3, 1)).sum(), u)
+    fisher = (parts.log_weight.exp() * gradient.square().sum(-1)).sum(1).mean()
+    torch.testing.assert_close(objective(head)["fisher"], 0.1 * fisher)
+    assert bool((u.abs() > 2).any()) == (temperature == 0.01)  # some coordinates are clipped
 
 
 def test_fisher_trace_and_router_entropy() -> None:
@@ -454,6 +468,7 @@ def test_forward_exports_with_a_dynamic_batch(changes: dict[str, str]) -> None:
         ({"dropout": 1.0}, "dropout must lie in"),
         ({"rho_refit": 2.0}, "rho_refit is a fraction"),
         ({"clip": 0.0}, "clip must be positive"),
+        ({"core_loss": "edl", "loss": "squared"}, "is for one head"),
     ],
 )
 def test_bad_configurations_say_what_was_expected(changes: dict[str, object], message: str) -> None:

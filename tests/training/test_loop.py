@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from torch import Tensor, nn
 from gemfi import metrics
 from gemfi.data import as_split, two_moons
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError, RoleError
-from gemfi.methods import METHODS, Progress
+from gemfi.methods import METHODS, PRESETS, Progress
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
-from gemfi.training import TrainConfig, fit
+from gemfi.spectral import Spectral
+from gemfi.training import TrainConfig, checkpoint, fit
 from gemfi.training.batches import batches_per_epoch, permutation
 from gemfi.training.loop import CHECKPOINT, LOG, make_optimizer
 from gemfi.training.step import TrainingStep
@@ -269,13 +271,92 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(tmp_path: Path) -> N
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     train(build(), run_dir=tmp_path)
     other = TrainConfig(epochs=3, batch_size=32, learning_rate=5e-3, seed=4)
-    with pytest.raises(CheckpointError, match=r"belongs to another run .*train: "):
+    with pytest.raises(
+        CheckpointError, match=r"belongs to another run \(train.seed: 0 there, 4 here\)"
+    ):
         train(build(), other, run_dir=tmp_path)
-    with pytest.raises(CheckpointError, match=r"belongs to another run .*method: "):
+    with pytest.raises(
+        CheckpointError,
+        match=r"belongs to another run .*method: \"gem-fi\" there, \"gem-mix\" here",
+    ):
         train(build("gem-mix"), run_dir=tmp_path)
     moved = as_split(TASK.train.x + 1, TASK.train.labels, role="train", num_classes=2)
-    with pytest.raises(CheckpointError, match=r"belongs to another run .*data: "):
+    with pytest.raises(CheckpointError, match=r"belongs to another run \(data.train: "):
         fit(build(), moved, TASK.validation, CONFIG, run_dir=tmp_path)
+
+
+def test_another_backbone_is_another_run(tmp_path: Path) -> None:
+    """Dropout and spectral bounds change no parameter's shape, but they change the run."""
+    train(build(), run_dir=tmp_path)
+    options = {"in_features": 2, "width": 8, "depth": 1}
+    for other in ({"dropout": 0.5}, {"dropout": 0.1, "spectral": Spectral("hard", 0.1)}):
+        model = build_model("gem-fi", "mlp", 2, **options, **other)
+        with pytest.raises(CheckpointError, match=r"belongs to another run .backbone: "):
+            train(model, run_dir=tmp_path)
+
+
+def test_ctrl_c_while_statistics_are_fitted_is_not_lost(tmp_path: Path) -> None:
+    model = build()
+    original = model.head.fit_statistics
+
+    def interrupted(*arguments: Any) -> list[str]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return original(*arguments)
+
+    model.head.fit_statistics = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        train(model, run_dir=tmp_path)
+    assert train(build(), run_dir=tmp_path).steps == STEPS
+
+
+def test_a_kill_between_the_last_log_line_and_the_last_save_leaves_one_finished_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = build()
+    train(whole, run_dir=tmp_path / "whole")
+    saves = checkpoint.save_snapshot
+
+    def dying(path: Path, snapshot: checkpoint.Snapshot) -> None:
+        if snapshot.counters["finished"]:
+            raise Killed
+        saves(path, snapshot)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_snapshot", dying)
+        with pytest.raises(Killed):
+            train(build(), run_dir=tmp_path / "killed")
+    again = build()
+    train(again, run_dir=tmp_path / "killed")
+    assert_same(whole, again)
+    records = read(tmp_path / "killed" / LOG)
+    assert [record for record in records if "finished" in record] == records[-1:]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rho_refit": 0.2, "kl_evidence": "scaled"},
+        {"outliers": OutlierConfig(kind="noise")},
+        {"outliers": OutlierConfig(kind="between")},
+        {"sizes": "released", "spectral": "hard"},
+    ],
+    ids=lambda changes: next(iter(changes.values())) and next(iter(changes)),
+)
+def test_other_kinds_of_state_resume_exactly_too(tmp_path: Path, changes: dict[str, Any]) -> None:
+    config = replace(PRESETS["gem-fi"], **changes)
+
+    def make() -> Model:
+        torch.manual_seed(0)
+        backbone = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2))
+        return build_model("gem-fi", backbone, 2, config=config, num_features=8)
+
+    whole, first, second = make(), make(), make()
+    train(whole)
+    kill_at(first, 10)
+    with pytest.raises(Killed):
+        train(first, run_dir=tmp_path)
+    train(second, run_dir=tmp_path)
+    assert_same(whole, second)
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text"])
@@ -355,6 +436,15 @@ def test_other_bad_input() -> None:
     many = as_split(torch.zeros(3, 2), torch.arange(3), role="train")
     with pytest.raises(InputError, match="has label 2, but the model has classes 0 to 1"):
         fit(build(), many)
+    flawed = as_split(TASK.validation.x, TASK.validation.labels + 1, role="validation")
+    with pytest.raises(InputError, match=r"\(validation\) has label 2, .* count labels from 0"):
+        fit(build(), TASK.train, flawed)
+    images = as_split((255 * torch.rand(9, 2)).byte(), role="auxiliary", name="images")
+    with pytest.raises(InputError, match=r"'images' \(auxiliary\) has samples .* torch.uint8, but"):
+        train(build(), auxiliary=images, outliers=OutlierConfig(kind="auxiliary"))
+    wrong = build_model("gem-fi", nn.Linear(2, 5), 2, num_features=8)
+    with pytest.raises(InputError, match=r"must return \(B, 8\) features, got \(32, 5\)"):
+        train(wrong)
     with pytest.raises(InputError, match='select="best" needs validation data'):
         fit(build(), TASK.train, config=TrainConfig(select="best"))
     for bad in (
@@ -365,6 +455,8 @@ def test_other_bad_input() -> None:
         {"weight_decay": -1.0},
         {"select": "ood"},
         {"checkpoint_steps": 0},
+        {"seed": -1},
+        {"seed": 2**70},
     ):
         with pytest.raises(InputError, match=next(iter(bad))):
             TrainConfig(**bad)

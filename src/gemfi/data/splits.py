@@ -223,6 +223,6 @@ def _checked_labels(y: Tensor, total: int, num_classes: int | None, where: str) 
         allowed = "non-negative" if num_classes is None else f"in 0..{num_classes - 1}"
         raise InputError(
             f"{where}: labels must be {allowed}, found {low}..{high}; "
-            "data without labels has y=None"
+            "count classes from 0 (data without labels has y=None)"
         )
     return y

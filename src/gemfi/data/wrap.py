@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
 from gemfi.data.splits import Role, Split
 from gemfi.errors import InputError, RoleError
@@ -111,6 +111,11 @@ def _loader_batches(loader: DataLoader[Any], name: str) -> Iterator[Pair]:
         raise InputError(
             f"{name!r}: the DataLoader has drop_last=True and would lose samples; "
             "pass its dataset, or a loader with drop_last=False"
+        )
+    if isinstance(loader.sampler, RandomSampler):
+        raise InputError(
+            f"{name!r}: the DataLoader shuffles, so that no second reading would give the same "
+            "split and no run could be resumed; use shuffle=False (training shuffles by itself)"
         )
     for index, batch in enumerate(loader):
         x, y = _pair(batch, f"{name!r}: batch {index}")

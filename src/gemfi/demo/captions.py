@@ -40,7 +40,8 @@ def two_moons(runs: Sequence[Run]) -> Caption:
     with_rho = [run for run in runs if run.evaluation.belief.log_rho is not None]
     total = len(runs[0].task.train)
     density = (
-        f"the evidence of {_names(with_rho)} includes the density scaler ρ"
+        f"the evidence of {_names(with_rho)} includes the density scaler ρ, which here looks at "
+        "raw features and not, as by default, at unit-norm ones (chosen on OOD-validation data)"
         if with_rho
         else "none of these methods has a density scaler"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -17,7 +16,7 @@ from gemfi.demo.report import render_report
 from gemfi.demo.runner import PLANS, Plan, run_demo
 from gemfi.demo.table import render
 from gemfi.errors import InputError
-from gemfi.training.checkpoint import write_atomically
+from gemfi.training.checkpoint import to_json, write_atomically
 
 
 def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:
@@ -37,7 +36,7 @@ def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:
     facts = {"seed": seed, "quick": quick, "seconds": round(time.perf_counter() - begin, 1)}
     write_atomically(folder / "report.html", render_report(runs, figures, facts).encode())
     if json_file is not None:
-        write_atomically(Path(json_file), json.dumps({**facts, "rows": rows}, indent=1).encode())
+        write_atomically(Path(json_file), to_json({**facts, "rows": rows}, indent=1).encode())
     _say_where(folder, json_file, time.perf_counter() - begin)
 
 
@@ -45,7 +44,6 @@ def _check_writable(folder: Path, json_file: str | None) -> None:
     """Fail before training and not after it."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {folder} is a file; give a folder")
-    folder.mkdir(parents=True, exist_ok=True)
     if json_file is not None and not Path(json_file).resolve().parent.is_dir():
         raise InputError(f"--json {json_file}: its folder does not exist")
     if json_file is not None and Path(json_file).is_dir():

@@ -74,7 +74,7 @@ def _opening(runs: Sequence[Run], facts: Mapping[str, Any]) -> str:
     tasks = [_TASK_NAMES.get(name, name) for name in dict.fromkeys(run.plan.task for run in runs)]
     return (
         f"<h1>{escape(_TITLE)}</h1>\n"
-        f'<p class="lead">{len(runs)} models ({escape(listed(methods))}) were trained on '
+        f'<p class="lead">{len(runs)} models, of {escape(listed(methods))}, were trained on '
         f"{escape(listed(tasks))}, and then met inputs unlike any they had seen. The numbers say "
         "how often each is right, how well its confidence fits, and how well its uncertainty tells "
         "the unseen from the seen.</p>\n"

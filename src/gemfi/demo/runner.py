@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from gemfi.data import TASKS, Task
-from gemfi.errors import InputError
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.methods import PRESETS
 from gemfi.model import Model, build_model
@@ -84,23 +83,27 @@ def run_demo(
 
     Args:
         seed: of initial weights and training.
-        quick: smaller networks and fewer epochs, for a look within seconds.
+        quick: fewer epochs, for a look within seconds.
         workers: processes that train at the same time; the numbers do not depend on it.
         finished: called when a plan is done.
     """
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
+    TrainConfig(seed=seed)  # says what is wrong with a seed that is out of range
     jobs = [(plan, seed, quick) for plan in PLANS]
     if workers == 1:
         return [_announced(_run(*job), finished) for job in jobs]
     method = "fork" if sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(method)
+    runs = {}
     with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
         # the heaviest come last in PLANS: begin with them, so that the processes end together
         waiting = {pool.submit(_run_packed, *job): job[0] for job in reversed(jobs)}
-        runs = {}
-        for future in as_completed(waiting):
-            runs[waiting[future]] = _announced(pickle.loads(future.result()), finished)  # noqa: S301
+        try:
+            for future in as_completed(waiting):
+                run = pickle.loads(future.result())  # noqa: S301 - from our own process
+                runs[waiting[future]] = _announced(run, finished)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: do not begin the rest
+            raise
     return [runs[plan] for plan in PLANS]
 
 

@@ -13,8 +13,8 @@ from gemfi.scores import Score
 
 TITLES = {
     "digits": "Digits 0-6; unseen: 8, 9 (near); noise, inverted, shuffled images (far, their mean)",
-    "two-moons": "Two moons; unseen: a cluster beside them",
-    "line": "One-dimensional toy; unseen: the gap in the data and the right tail",
+    "two-moons": "Two moons; unseen: a cluster beside them (GEM-FI: density on raw features)",
+    "line": "One-dimensional toy; unseen: the gap and the right tail (GEM-FI as above)",
 }
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {  # data set -> title -> OOD sets to average
     "digits": {"near OOD": ("digits-8-9",), "far OOD": ("noise", "inverted", "shuffled")},
@@ -94,6 +94,7 @@ def columns(dataset: str) -> list[Column]:
         found += [
             Column("auroc", "AUROC", "high", group, sets, "aleatoric"),
             Column("auroc", "AUROC", "high", group, sets, "epistemic"),
+            Column("aupr_id", "AUPR", "high", group, sets, "aleatoric"),
             Column("aupr_id", "AUPR", "high", group, sets, "epistemic"),
         ]
     return [*found, Column("seconds", "s", None)]

@@ -2,7 +2,8 @@
 
 A head turns features into a `Belief`, and a batch into named loss terms. The training loop knows
 nothing else of a method. To add one, write a file beside this with a `Head` in the order `info`,
-`__init__`, `forward`, `objective`, and list it in `METHODS` (`methods/__init__.py`).
+`__init__`, `forward`, `objective` (and `default_config`, if it has choices), and list it in
+`METHODS` (`methods/__init__.py`).
 """
 
 from __future__ import annotations
@@ -134,16 +135,20 @@ class Head(nn.Module):
 
     @classmethod
     def default_config(cls) -> Any:
-        """The configuration used where none is given."""
-        raise NotImplementedError
+        """The configuration used where none is given; None for a method without choices."""
+        return None
 
     @property
     def outliers(self) -> OutlierConfig:
         """The outliers that the objective wants; none by default."""
         return NONE
 
+    def notes(self) -> list[str]:
+        """What the configuration leaves out, in plain words, for the log of a run."""
+        return []
+
     def prepare(self, facts: DataFacts) -> None:
-        """Called once before training."""
+        """Called before training, and before a resumed run is restored."""
 
     def embed(self, z: Tensor) -> Tensor:
         """Features as the head sees them; outliers are made in this space. Must be idempotent."""

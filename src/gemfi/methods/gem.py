@@ -107,6 +107,10 @@ class GEM(Head):
         """The outliers of the EBM and UNC terms."""
         return self.config.used_outliers
 
+    def notes(self) -> list[str]:
+        """What the configuration leaves out."""
+        return self.config.notes()
+
     # -- forward --------------------------------------------------------------------------------
 
     def embed(self, z: Tensor) -> Tensor:
@@ -179,13 +183,21 @@ class GEM(Head):
         return torch.log(low + (high - low) * opened)
 
     def _log_alpha(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
-        config = self.config
-        if config.gate == "logit" and log_gate is not None:
-            logits = logits * log_gate.exp().unsqueeze(1)
-        log_alpha = logits.clamp(-config.clip, config.clip)
-        if config.gate == "evidence" and log_gate is not None:
-            log_alpha = log_alpha + log_gate.unsqueeze(1)
-        return self._plus_epsilon(log_alpha)
+        return self._plus_epsilon(
+            self._log_evidence(self._gated_logits(logits, log_gate), log_gate)
+        )
+
+    def _gated_logits(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
+        if self.config.gate == "logit" and log_gate is not None:
+            return logits * log_gate.exp().unsqueeze(1)
+        return logits
+
+    def _log_evidence(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
+        """Log of α before ε is added."""
+        clipped = logits.clamp(-self.config.clip, self.config.clip)
+        if self.config.gate == "evidence" and log_gate is not None:
+            return clipped + log_gate.unsqueeze(1)
+        return clipped
 
     def _plus_epsilon(self, log_alpha: Tensor) -> Tensor:
         if self.config.epsilon == 0:
@@ -244,9 +256,10 @@ class GEM(Head):
         log_p, _ = dirichlet.log_mean(inside.log_alpha)
         factor = None
         if config.fi_clip:
-            kept = (inside.logits.abs() <= config.clip).to(log_p.dtype)
-            clipped = inside.logits.clamp(-config.clip, config.clip)
-            factor = kept * torch.exp(clipped - inside.log_alpha).clamp_max(1)
+            logits = self._gated_logits(inside.logits, inside.log_gate)
+            kept = (logits.abs() <= config.clip).to(log_p.dtype)
+            log_evidence = self._log_evidence(logits, inside.log_gate)
+            factor = kept * torch.exp(log_evidence - inside.log_alpha)
         return dirichlet.fisher_proxy(log_p, label.unsqueeze(1), factor)
 
     def _fisher_terms(self, inside: Parts, fisher: Tensor | None) -> dict[str, Tensor]:
@@ -254,11 +267,11 @@ class GEM(Head):
         if fisher is None:
             return {}
         terms = {}
+        used = fisher.detach() if config.fi_gradient == "router" else fisher
         if config.fi_reg:
-            used = fisher.detach() if config.fi_gradient == "router" else fisher
             terms["fisher"] = config.fi_reg_weight * losses.fisher_penalty(inside.log_weight, used)
         if config.fi_trace:
-            terms["fisher_trace"] = config.fi_trace * fisher.mean()
+            terms["fisher_trace"] = config.fi_trace * used.mean()
         return terms
 
     def _energy_terms(
@@ -311,7 +324,7 @@ class GEM(Head):
 
     def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
         """Fit the density on training features, ρ and the energy's range on validation features."""
-        if self.density is None and self.config.energy_source == "learned" and not self.energy:
+        if self.density is None and self.config.energy_source == "learned" and self.energy is None:
             return []
         notes: list[str] = []
         if self.density is not None:
@@ -323,16 +336,24 @@ class GEM(Head):
         if validation is None:
             notes.append("no validation data: ρ and the energy's range come from training features")
         with torch.no_grad():
-            self._fit_ranges([z for z, _ in (train if validation is None else validation)])
+            self._fit_ranges(train if validation is None else validation)
         return notes
 
-    def _fit_ranges(self, features: list[Tensor]) -> None:
-        z = torch.cat(features)
-        parts = self.parts(z)
-        log_density = None if self.density is None else self.log_density(z)
-        if self.scaler is not None and log_density is not None:
-            self.scaler.fit(log_density)
-        self.report.fit(parts.energy, log_density, parts.logits, parts.log_weight)
+    def _fit_ranges(self, batches: FeatureBatches) -> None:
+        """Batch by batch, keeping a few numbers a sample."""
+        densities: list[Tensor] = []
+        energies: dict[str, list[Tensor]] = {}
+        for z, _ in batches:
+            parts = self.parts(z)
+            log_density = None if self.density is None else self.log_density(z)
+            if log_density is not None:
+                densities.append(log_density)
+            found = self.report.energies(parts.energy, log_density, parts.logits, parts.log_weight)
+            for name, energy in found.items():
+                energies.setdefault(name, []).append(energy)
+        if self.scaler is not None:
+            self.scaler.fit(torch.cat(densities) if densities else torch.empty(0))
+        self.report.fit({name: torch.cat(values) for name, values in energies.items()})
 
 
 def _info(name: str, summary: str) -> MethodInfo:

@@ -24,7 +24,7 @@ class GEMConfig:
 
     Attributes:
         sn: switch SN, spectral normalisation of the head's modules (and, through
-            `build_model`, of the backbone).
+            `build_model`, of a backbone given by name).
         core: switch CORE, the energy and the per-class gate.
         mix: switch MIX, K heads and a router; off means one head.
         fi_reg: switch FI-Reg, the Fisher penalty.
@@ -158,6 +158,8 @@ class GEMConfig:
         if not 0 <= self.rho_refit < 1:
             raise InputError(f"rho_refit is a fraction of training in [0, 1), got {self.rho_refit}")
         _check_choices(self)
+        if self.core_loss == "edl" and self.squared and self.components > 1:
+            raise InputError('core_loss="edl" is for one head: set mix=False, or loss="nll"')
 
     @property
     def components(self) -> int:
@@ -203,8 +205,12 @@ class GEMConfig:
             notes.append("one head: Fisher modulation changes nothing")
         if self.gate == "prob" and self.core:
             notes.append("probability gate: it moves p̂ between classes and never the evidence α0")
-        if self.kl_evidence == "scaled" and self.rho_refit == 0:
-            notes.append("kl_evidence=scaled acts only with rho_refit > 0: no density in training")
+        if (self.kl_evidence == "scaled") != (self.rho_refit > 0) or (
+            self.rho_refit > 0 and self.rho == "none"
+        ):
+            notes.append(
+                "ρ acts in training only with rho_refit > 0, kl_evidence=scaled and rho not none"
+            )
         return notes
 
 

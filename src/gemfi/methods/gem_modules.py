@@ -135,20 +135,24 @@ class EnergyReport(nn.Module):
         position = torch.where(span > 0, (energy - self.low) / span, torch.zeros_like(energy))
         return energy, {"energy_confidence": 1 - position.clamp(0, 1)}
 
-    def fit(
+    def energies(
         self,
         learned: Tensor | None,
         log_density: Tensor | None,
         logits: Tensor,
         log_weight: Tensor,
-    ) -> None:
-        """Set the range, and with `auto` the source, from ID data."""
-        ranges = {}
-        for name in _SOURCES if self.source == "auto" else (self.source,):
-            energy = _energy(name, learned, log_density, logits, log_weight)
-            if energy is not None:
-                ranges[name] = _robust_range(energy)
-        name = self.source
+    ) -> dict[str, Tensor]:
+        """The energies that `fit` looks at, by source (B,)."""
+        found = {
+            name: _energy(name, learned, log_density, logits, log_weight)
+            for name in (_SOURCES if self.source == "auto" else (self.source,))
+        }
+        return {name: energy for name, energy in found.items() if energy is not None}
+
+    def fit(self, energies: dict[str, Tensor]) -> None:
+        """Set the range, and with `auto` the source, from energies on ID data."""
+        ranges = {name: _robust_range(energy) for name, energy in energies.items()}
+        name: str = self.source
         if self.source == "auto":
             wide = {each: span[1] - span[0] for each, span in ranges.items() if each != "logits"}
             name = max(wide, key=lambda each: wide[each], default="logits")

@@ -10,30 +10,31 @@ _HEADER = ("method", "what it is", "aleatoric", "epistemic", "passes", "paper")
 
 
 def render(form: Literal["text", "markdown"]) -> str:
-    """Every method in `METHODS`, one a line."""
-    rows = [_HEADER, *(_row(name, form) for name in METHODS)]
-    if form == "markdown":
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        lines.insert(1, "|" + "---|" * len(_HEADER))
-        return "\n".join(lines)
-    widths = [max(len(row[index]) for row in rows) for index in range(len(_HEADER))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "─" * len(max(lines, key=len)))
+    """Every method in `METHODS`: a row of a table, or three lines that fit a terminal."""
+    if form == "text":
+        return "\n\n".join(_paragraph(name) for name in METHODS)
+    lines = [f"| {' | '.join(row)} |" for row in (_HEADER, *map(_row, METHODS))]
+    lines.insert(1, "|" + "---|" * len(_HEADER))
     return "\n".join(lines)
 
 
-def _row(name: str, form: str) -> tuple[str, ...]:
+def _paragraph(name: str) -> str:
     info = METHODS[name].info
-    code = (lambda text: f"`{text}`") if form == "markdown" else str
-    paper = f"{info.paper} ({info.venue} {info.year})"
+    passes = "one forward pass" if info.passes == 1 else f"{info.passes} forward passes"
     return (
-        code(info.name),
+        f"{info.name:<10}{info.summary}\n"
+        f"{'':<10}aleatoric: {info.aleatoric}; epistemic: {info.epistemic}; {passes}\n"
+        f"{'':<10}{info.paper} ({info.venue} {info.year})"
+    )
+
+
+def _row(name: str) -> tuple[str, ...]:
+    info = METHODS[name].info
+    return (
+        f"`{info.name}`",
         info.summary,
-        code(info.aleatoric),
-        code(info.epistemic),
+        f"`{info.aleatoric}`",
+        f"`{info.epistemic}`",
         str(info.passes),
-        paper,
+        f"{info.paper} ({info.venue} {info.year})",
     )

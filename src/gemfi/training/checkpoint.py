@@ -8,6 +8,7 @@ and a fingerprint of the run. No pickle is read or written.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,13 +79,11 @@ def load_snapshot(path: Path) -> Snapshot:
 
 def check_fingerprint(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse to resume another run; says which settings differ."""
-    wanted = json.loads(json.dumps(wanted))
-    differing = sorted(
-        name for name in set(found) | set(wanted) if found.get(name) != wanted.get(name)
-    )
+    there, here = _flat(found), _flat(json.loads(json.dumps(wanted)))
+    differing = [name for name in here | there if there.get(name) != here.get(name)]
     if differing:
         changes = "; ".join(
-            f"{name}: {_short(found.get(name))} there, {_short(wanted.get(name))} here"
+            f"{name}: {json.dumps(there.get(name))} there, {json.dumps(here.get(name))} here"
             for name in differing
         )
         raise CheckpointError(
@@ -92,10 +91,34 @@ def check_fingerprint(path: Path, found: Mapping[str, Any], wanted: Mapping[str,
         )
 
 
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted names."""
+    if not isinstance(value, Mapping):
+        return {prefix.removesuffix("."): value}
+    return {
+        name: leaf
+        for key, inner in value.items()
+        for name, leaf in _flat(inner, f"{prefix}{key}.").items()
+    }
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """Strict JSON: a number that is not finite (a metric that is not defined) becomes null."""
+    return json.dumps(_finite(value), allow_nan=False, **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write bytes so that a reader, or a crash, sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.tmp")
     with temporary.open("wb") as file:
         file.write(data)
         file.flush()
@@ -121,8 +144,3 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         index, _, key = name.partition(".")
         state.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -42,7 +42,9 @@ class TrainConfig:
         for name in ("learning_rate", "clip_norm"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.weight_decay < 0:
+        if not 0 <= self.seed < 2**63 - 1:
+            raise InputError(f"seed must lie in 0 to 2**63 - 2, got {self.seed}")
+        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
             raise InputError(f"weight_decay must be at least 0, got {self.weight_decay}")
         if self.select not in ("last", "best"):
             raise InputError(f"select must be last or best, got {self.select!r}")

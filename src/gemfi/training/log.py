@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gemfi.training.checkpoint import write_atomically
+from gemfi.training.checkpoint import to_json, write_atomically
 
 
 class RunLog:
@@ -16,7 +16,7 @@ class RunLog:
         self.path = path
         self.records: list[dict[str, Any]] = []
 
-    def rewind(self, step: int) -> None:
+    def rewind(self, step: int, *, finished: bool) -> None:
         """Keep the records up to a step; what a killed run wrote after its checkpoint goes.
 
         A last line that was cut off by the kill is dropped with them.
@@ -28,10 +28,10 @@ class RunLog:
             if not line.endswith("\n"):
                 break
             record = json.loads(line)
-            if record["step"] <= step:
+            if record["step"] <= step and (finished or "finished" not in record):
                 kept.append(record)
         self.records = kept
-        text = "".join(json.dumps(record) + "\n" for record in kept)
+        text = "".join(to_json(record) + "\n" for record in kept)
         write_atomically(self.path, text.encode())
 
     def write(self, **record: Any) -> None:
@@ -39,4 +39,4 @@ class RunLog:
         self.records.append(record)
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(to_json(record) + "\n")

@@ -15,13 +15,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi import metrics, spectral
-from gemfi.data import Split, require_classes, require_use
+from gemfi.data import Split
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
 from gemfi.training import checkpoint
 from gemfi.training.batches import Features, batches_per_epoch, data_digest, permutation
+from gemfi.training.checks import check_run
 from gemfi.training.config import TrainConfig
 from gemfi.training.interrupt import graceful_interrupt
 from gemfi.training.log import RunLog
@@ -40,7 +41,7 @@ class FitResult:
         seconds: wall time of training, over all sessions of the run.
         history: a record an epoch: the mean of each loss term, validation NLL and accuracy.
         best_epoch: the epoch that was kept, with `select="best"`.
-        notes: what the head said when it fitted its statistics.
+        notes: what the configuration leaves out, and what was done when statistics were fitted.
         resumed_at: the step from which the last session went on; None for a fresh run.
     """
 
@@ -68,7 +69,8 @@ def fit(
 
     With a `run_dir` the run is resumable: called again with the same arguments it goes on from its
     checkpoint, bit for bit, and returns at once if it had finished. Ctrl-C finishes the step, saves
-    and raises KeyboardInterrupt.
+    and raises KeyboardInterrupt. Dropout draws from torch's global generator (which is restored
+    afterwards), so that two runs in two threads of one process would disturb each other.
 
     Args:
         model: as `build_model` made it.
@@ -81,26 +83,11 @@ def fit(
         progress: a progress bar: yes, no, or (None) if standard error is a terminal.
         label: what the progress bar calls the run.
     """
-    require_classes(require_use(train, "training"))
-    if validation is not None:
-        require_use(validation, "selection")
-    if auxiliary is not None:
-        require_use(auxiliary, "auxiliary outliers")
-    if config.select == "best" and validation is None:
-        raise InputError('select="best" needs validation data; give a split of role validation')
-    _check_labels(model, train)
+    check_run(model, train, validation, auxiliary, config)
+    model.sample_shape = tuple(train.x.shape[1:])
     trainer = _Trainer(model, train, validation, config, auxiliary, outliers, run_dir)
     with torch.random.fork_rng(devices=[]), graceful_interrupt() as interrupted:
         return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
-
-
-def _check_labels(model: Model, train: Split) -> None:
-    largest, classes = int(train.labels.max()), model.head.num_classes
-    if largest >= classes:
-        raise InputError(
-            f"split {train.name!r} has label {largest}, but the model has classes 0 to "
-            f"{classes - 1}"
-        )
 
 
 @dataclass
@@ -109,7 +96,7 @@ class _State:
 
     step: int = 0
     seconds: float = 0.0
-    best_nll: float = math.inf
+    best_nll: float | None = None
     best_epoch: int | None = None
     finished: bool = False
     notes: list[str] = field(default_factory=list)
@@ -138,6 +125,8 @@ class _Trainer:
         self.state = _State()
         self.best: dict[str, Tensor] = {}
         self.run_dir = None if run_dir is None else Path(run_dir)
+        if self.run_dir is not None and self.run_dir.exists() and not self.run_dir.is_dir():
+            raise InputError(f"run_dir {self.run_dir} is a file; give a folder")
         self.log = RunLog(None if self.run_dir is None else self.run_dir / LOG)
         self.fingerprint = self._fingerprint() if self.run_dir is not None else {}
         self.label = ""
@@ -174,6 +163,8 @@ class _Trainer:
                 while self.state.step < self.steps:
                     self._epoch(bar, interrupted)
             self._finish()
+            if interrupted.is_set():
+                raise KeyboardInterrupt
         self.model.eval()
         return FitResult(
             steps=self.state.step,
@@ -186,15 +177,15 @@ class _Trainer:
 
     def _begin(self) -> None:
         path = self._path()
+        self.model.head.prepare(DataFacts(self.train.class_counts, self.steps))
         if path is not None and path.exists():
             self._restore(path)
             return
         torch.manual_seed(self.config.seed)
         self.generator.manual_seed(self.config.seed + 1)
-        self.model.head.prepare(DataFacts(self.train.class_counts, self.steps))
         if self.run_dir is not None:
             self.run_dir.mkdir(parents=True, exist_ok=True)
-            self.log.rewind(-1)
+            self.log.rewind(-1, finished=False)
         self._save()
 
     def _epoch(self, bar: Any, interrupted: threading.Event) -> None:
@@ -271,7 +262,8 @@ class _Trainer:
         self.log.write(**record)
 
     def _keep_best(self, epoch: int, nll: float) -> None:
-        if self.config.select == "best" and nll < self.state.best_nll:
+        best = self.state.best_nll
+        if self.config.select == "best" and (best is None or nll < best):
             self.state.best_nll, self.state.best_epoch = nll, epoch
             self.best = {key: value.clone() for key, value in self.model.state_dict().items()}
 
@@ -285,6 +277,7 @@ class _Trainer:
             self.model.eval()
             notes = self.model.head.fit_statistics(Features(self.model, self.train), validation)
         self.state.seconds += time.perf_counter() - started
+        notes = [*self.model.head.notes(), *notes]
         self.state.notes, self.state.finished, self.best = notes, True, {}
         self.log.write(step=self.state.step, finished=True, notes=notes)
         self._save()
@@ -345,16 +338,20 @@ class _Trainer:
         self.best = snapshot.groups["best"]
         self.state = _State(**snapshot.counters)
         self.resumed_at = self.saved_at = self.state.step
-        self.log.rewind(self.state.step)
+        self.log.rewind(self.state.step, finished=self.state.finished)
 
     def _fingerprint(self) -> dict[str, Any]:
+        named = list(self.model.named_parameters())
         splits = {"train": self.train, "validation": self.validation, "auxiliary": self.auxiliary}
         return {
             "method": self.model.head.info.name,
             "head": asdict(self.model.head.config),
             "outliers": asdict(self.step.outliers),
             "train": asdict(self.config),
-            "shapes": _digest(str([(n, tuple(p.shape)) for n, p in self.model.named_parameters()])),
+            "backbone": _digest(repr(self.model.backbone)),
+            "parameters": _digest(
+                str([(n, tuple(p.shape), p.requires_grad) for n, p in named]),
+            ),
             "data": {name: data_digest(split) for name, split in splits.items() if split},
         }
 

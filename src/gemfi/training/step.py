@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gemfi.methods.base import Batch, Progress
-from gemfi.model import Model
+from gemfi.model import Model, check_width
 from gemfi.outliers import OutlierConfig, synthesiser
 
 
@@ -46,6 +46,7 @@ class TrainingStep(nn.Module):
         inputs = x if auxiliary is None else torch.cat([x, auxiliary])
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
             z = self.model.features(inputs)
+        check_width(z, self.model.head.num_features)
         if not bool(torch.isfinite(z).all()):
             raise NonFiniteFeaturesError
         inside, outside = z[: len(x)], z[len(x) :]

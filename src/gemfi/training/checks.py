@@ -1,0 +1,57 @@
+"""What `fit` refuses before it does anything: roles, shapes, labels, devices."""
+
+from __future__ import annotations
+
+from gemfi.data import Split, require_classes, require_use
+from gemfi.errors import InputError
+from gemfi.model import Model
+from gemfi.training.config import TrainConfig
+
+
+def check_run(
+    model: Model,
+    train: Split,
+    validation: Split | None,
+    auxiliary: Split | None,
+    config: TrainConfig,
+) -> None:
+    """Raise an error that says what is wrong with the data of a run, if anything is."""
+    require_classes(require_use(train, "training"))
+    if validation is not None:
+        require_use(validation, "selection")
+    if auxiliary is not None:
+        require_use(auxiliary, "auxiliary outliers")
+    if config.select == "best" and validation is None:
+        raise InputError('select="best" needs validation data; give a split of role validation')
+    given = [split for split in (train, validation, auxiliary) if split is not None]
+    for split in given:
+        _check_alike(train, split)
+        if split is not auxiliary:
+            _check_labels(model, split)
+    _check_device(model, given)
+
+
+def _check_alike(train: Split, split: Split) -> None:
+    mine, theirs = (train.x.shape[1:], train.x.dtype), (split.x.shape[1:], split.x.dtype)
+    if mine != theirs:
+        raise InputError(
+            f"split {split.name!r} ({split.role}) has samples {tuple(theirs[0])} {theirs[1]}, but "
+            f"{train.name!r} has {tuple(mine[0])} {mine[1]}; all splits of a run must agree"
+        )
+
+
+def _check_labels(model: Model, split: Split) -> None:
+    largest, classes = int(split.labels.max()), model.head.num_classes
+    if largest >= classes:
+        raise InputError(
+            f"split {split.name!r} ({split.role}) has label {largest}, but the model has classes 0 "
+            f"to {classes - 1}: count labels from 0, or build the model with more classes"
+        )
+
+
+def _check_device(model: Model, splits: list[Split]) -> None:
+    devices = {p.device.type for p in model.parameters()} | {s.x.device.type for s in splits}
+    if devices - {"cpu"}:
+        raise InputError(
+            f"training runs on the CPU so far, got tensors on {', '.join(sorted(devices))}"
+        )
