@@ -468,6 +468,9 @@ def test_forward_exports_with_a_dynamic_batch(changes: dict[str, str]) -> None:
         ({"dropout": 1.0}, "dropout must lie in"),
         ({"rho_refit": 2.0}, "rho_refit is a fraction"),
         ({"clip": 0.0}, "clip must be positive"),
+        ({"num_components": 1.5}, "num_components must be an integer, got 1.5"),
+        ({"kl_weight": math.nan}, "kl_weight must be finite, got nan"),
+        ({"fi_reg_weight": -0.1}, "fi_reg_weight must be at least 0, got -0.1"),
         ({"core_loss": "edl", "loss": "squared"}, "is for one head"),
     ],
 )

@@ -163,6 +163,12 @@ def test_outliers_begin_at_their_fraction() -> None:
     assert counts[7:] == [8, 10, 10, 10, 8]  # 0.3 · 32, and of the last 24, shared by two classes
 
 
+@pytest.mark.parametrize("name", ["softmax", "edl", "gem-core", "gem-mix"])
+def test_outliers_for_a_method_without_a_term_on_them_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} has no loss term on outliers"):
+        train(build(name), outliers=OutlierConfig())
+
+
 def test_auxiliary_outliers_reach_the_objective_with_gradient() -> None:
     far = as_split(TASK.ood_test["cluster"].x, role="auxiliary", name="far")
     model = build()

@@ -143,6 +143,11 @@ class Head(nn.Module):
         """The outliers that the objective wants; none by default."""
         return NONE
 
+    @property
+    def takes_outliers(self) -> bool:
+        """Whether the objective has a term on outliers at all."""
+        return False
+
     def notes(self) -> list[str]:
         """What the configuration leaves out, in plain words, for the log of a run."""
         return []

@@ -107,6 +107,11 @@ class GEM(Head):
         """The outliers of the EBM and UNC terms."""
         return self.config.used_outliers
 
+    @property
+    def takes_outliers(self) -> bool:
+        """The EBM and UNC terms have an outlier half."""
+        return self.config.ebm or self.config.unc
+
     def notes(self) -> list[str]:
         """What the configuration leaves out."""
         return self.config.notes()

@@ -6,7 +6,8 @@ code, the first value of an option is the default; `docs/mathematics.md` says wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 from gemfi.density import Covariance, RhoKind
@@ -140,6 +141,7 @@ class GEMConfig:
     outliers: OutlierConfig = field(default_factory=OutlierConfig)
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         if self.num_components < 1:
             raise InputError(f"num_components must be at least 1, got {self.num_components}")
         if not 0 < self.gate_low < self.gate_high <= 1:
@@ -230,6 +232,17 @@ _CHOICES = {
     "density_space": get_args(Space),
     "density_covariance": get_args(Covariance),
 }
+
+
+def _check_numbers(config: GEMConfig) -> None:
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{each.name} must be finite, got {value}")
+        if each.name.endswith(("_weight", "_strength", "_entropy", "_trace")) and value < 0:
+            raise InputError(f"{each.name} must be at least 0, got {value}")
+    if not isinstance(config.num_components, int):
+        raise InputError(f"num_components must be an integer, got {config.num_components!r}")
 
 
 def _check_choices(config: GEMConfig) -> None:

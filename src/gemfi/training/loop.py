@@ -134,6 +134,9 @@ class _Trainer:
         self.saved_at: int | None = None
 
     def _check_outliers(self) -> None:
+        head = self.model.head
+        if self.step.outliers.kind != "none" and not head.takes_outliers:
+            raise InputError(f"{head.info.name} has no loss term on outliers: leave outliers= out")
         wants = self.step.outliers.kind == "auxiliary"
         if wants and self.auxiliary is None:
             raise InputError(
