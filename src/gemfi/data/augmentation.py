@@ -1,0 +1,220 @@
+"""Augmentation of a batch of images: crop, flip, rotation, colour jitter and erasing.
+
+Plain torch on uint8 or floating-point (B, C, H, W), on any device. Each image has draws of its
+own, all from one explicit generator, so that a run repeats bit for bit. The functions below take
+the draws as arguments; `Augmentation` makes them.
+
+    x = PRESETS["standard"](x, torch.Generator().manual_seed(0))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gemfi.errors import InputError
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done to each image of a batch, in the order of the fields.
+
+    Args:
+        crop: pixels of reflected border, from which a window of the old size is cut.
+        flip: probability of a horizontal flip. Not for digits and letters.
+        rotation: largest angle in degrees; uniform between ± it, bilinear, black outside.
+        jitter: brightness, contrast and saturation are scaled by factors uniform on 1 ± it. Meant
+            for uint8 or for [0, 1]; floating-point results are not clipped.
+        erase: probability that a rectangle is filled with the image's mean colour.
+        erase_area: smallest and largest share of the image that is erased.
+        erase_aspect: largest ratio of the rectangle's sides, either way.
+    """
+
+    crop: int = 0
+    flip: float = 0.0
+    rotation: float = 0.0
+    jitter: float = 0.0
+    erase: float = 0.0
+    erase_area: tuple[float, float] = (0.02, 0.33)
+    erase_aspect: float = 3.3
+
+    def __post_init__(self) -> None:
+        if isinstance(self.crop, bool) or not isinstance(self.crop, int) or self.crop < 0:
+            raise InputError(f"crop must be a non-negative integer, got {self.crop!r}")
+        for name, limit in (("flip", 1), ("erase", 1), ("jitter", 1), ("rotation", 180)):
+            value = getattr(self, name)
+            if not 0 <= value <= limit:
+                raise InputError(f"{name} must be between 0 and {limit}, got {value}")
+        low, high = self.erase_area
+        if not 0 < low <= high <= 1:
+            raise InputError(f"erase_area must be 0 < low <= high <= 1, got {self.erase_area}")
+        if self.erase_aspect < 1:
+            raise InputError(f"erase_aspect must be at least 1, got {self.erase_aspect}")
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Augment (B, C, H, W); dtype, shape and device stay. `x` itself is not changed."""
+        self._check(x, generator)
+        count, _, height, width = x.shape
+        draw = _Draw(count, generator, x.device)
+        if self.crop or self.flip:
+            top, left = draw.integers(2 * self.crop + 1), draw.integers(2 * self.crop + 1)
+            x = crop_flip(x, top, left, draw.uniform() < self.flip, self.crop)
+        if self.rotation:
+            x = rotate(x, draw.between(-self.rotation, self.rotation))
+        if self.jitter:
+            low, high = 1 - self.jitter, 1 + self.jitter
+            x = jitter(x, draw.between(low, high), draw.between(low, high), draw.between(low, high))
+        if self.erase:
+            chosen = draw.uniform() < self.erase
+            area = draw.between(*self.erase_area) * (height * width)
+            reach = math.log(self.erase_aspect)
+            aspect = draw.between(-reach, reach).exp()
+            tall = (area * aspect).sqrt().round().clamp(1, height).long()
+            wide = (area / aspect).sqrt().round().clamp(1, width).long()
+            top = (draw.uniform() * (height - tall + 1)).long()
+            left = (draw.uniform() * (width - wide + 1)).long()
+            x = erase(x, top, left, tall * chosen, wide * chosen)
+        return x
+
+    def _check(self, x: Tensor, generator: torch.Generator) -> None:
+        if not isinstance(generator, torch.Generator):
+            raise InputError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+        if x.ndim != 4 or not (x.dtype == torch.uint8 or x.is_floating_point()):
+            raise InputError(
+                "images must be uint8 or floating point of shape (B, C, H, W), got "
+                f"{x.dtype} of shape {tuple(x.shape)}"
+            )
+        if self.crop >= min(x.shape[2:]):
+            raise InputError(
+                f"crop must be smaller than the image to be reflected: crop={self.crop}, "
+                f"images of {x.shape[2]}×{x.shape[3]}"
+            )
+
+
+PRESETS: Final[Mapping[str, Augmentation]] = MappingProxyType(
+    {
+        "none": Augmentation(),
+        "standard": Augmentation(crop=4, flip=0.5),
+        "daedl": Augmentation(crop=4, flip=0.5, rotation=15),
+        "strong": Augmentation(crop=4, flip=0.5, rotation=15, jitter=0.4, erase=0.5),
+    }
+)
+"""Name -> augmentation. `standard` is the usual one for CIFAR; `strong` adds colour and holes."""
+
+
+@dataclass
+class _Draw:
+    """One draw for each image, made where the generator lives, used where the images live."""
+
+    count: int
+    generator: torch.Generator
+    device: torch.device
+
+    def uniform(self) -> Tensor:
+        draws = torch.rand(self.count, generator=self.generator, device=self.generator.device)
+        return draws.to(self.device)
+
+    def between(self, low: float, high: float) -> Tensor:
+        return low + (high - low) * self.uniform()
+
+    def integers(self, end: int) -> Tensor:
+        source = self.generator.device
+        draws = torch.randint(end, (self.count,), generator=self.generator, device=source)
+        return draws.to(self.device)
+
+
+def crop_flip(x: Tensor, top: Tensor, left: Tensor, flipped: Tensor, pad: int) -> Tensor:
+    """Cut a window from the image with a reflected border, and mirror it: one gather for both.
+
+    Args:
+        x: (B, C, H, W).
+        top: (B,) first row of the window of H×W, in 0..2·pad.
+        left: (B,) first column, in 0..2·pad.
+        flipped: (B,) booleans, whether left and right are exchanged afterwards.
+        pad: pixels of border; the edge itself is not repeated.
+    """
+    count, channels, height, width = x.shape
+    row = torch.arange(height, device=x.device)
+    column = torch.arange(width, device=x.device)
+    column = torch.where(flipped[:, None], width - 1 - column, column)  # (B, W)
+    rows = _reflected(row + top[:, None] - pad, height)  # (B, H)
+    columns = _reflected(column + left[:, None] - pad, width)
+    source = (rows[:, :, None] * width + columns[:, None, :]).reshape(count, 1, height * width)
+    flat = x.reshape(count, channels, height * width)
+    return flat.gather(2, source.expand(-1, channels, -1)).reshape(x.shape)
+
+
+def _reflected(index: Tensor, size: int) -> Tensor:
+    index = index.abs()
+    return torch.minimum(index, 2 * (size - 1) - index)
+
+
+def rotate(x: Tensor, degrees: Tensor) -> Tensor:
+    """Rotate counter-clockwise about the centre by (B,) degrees, bilinearly; outside is zero."""
+    angle = torch.deg2rad(degrees.to(_work_dtype(x)))
+    cos, sin = angle.cos(), angle.sin()
+    height, width = x.shape[2:]
+    rows = torch.arange(height, device=x.device, dtype=angle.dtype) - (height - 1) / 2
+    columns = torch.arange(width, device=x.device, dtype=angle.dtype) - (width - 1) / 2
+    r, c = rows[None, :, None], columns[None, None, :]
+    source_c = cos[:, None, None] * c - sin[:, None, None] * r  # (B, H, W)
+    source_r = sin[:, None, None] * c + cos[:, None, None] * r
+    grid = torch.stack([source_c * 2 / width, source_r * 2 / height], dim=3)
+    turned = functional.grid_sample(x.to(angle.dtype), grid, align_corners=False)
+    return _as(turned, x)
+
+
+def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
+    """Scale brightness, then contrast about the mean grey, then saturation about each grey.
+
+    Args:
+        x: images; where they do not have three channels, saturation does nothing.
+        brightness: (B,) factors.
+        contrast: (B,) factors.
+        saturation: (B,) factors.
+    """
+    b, c, s = (
+        f.to(_work_dtype(x))[:, None, None, None] for f in (brightness, contrast, saturation)
+    )
+    y = x.to(b.dtype) * b
+    mean = _grey(y).mean(dim=(2, 3), keepdim=True)
+    y = mean + c * (y - mean)
+    if x.shape[1] == 3:
+        grey = _grey(y)
+        y = grey + s * (y - grey)
+    return _as(y, x)
+
+
+def _grey(x: Tensor) -> Tensor:
+    if x.shape[1] != 3:
+        return x.mean(dim=1, keepdim=True)
+    weights = torch.tensor([0.299, 0.587, 0.114], dtype=x.dtype, device=x.device)
+    return (x * weights[:, None, None]).sum(dim=1, keepdim=True)
+
+
+def erase(x: Tensor, top: Tensor, left: Tensor, tall: Tensor, wide: Tensor) -> Tensor:
+    """Fill a rectangle of each image with the image's mean colour; a side of 0 erases nothing."""
+    rows = torch.arange(x.shape[2], device=x.device)
+    columns = torch.arange(x.shape[3], device=x.device)
+    in_rows = (rows >= top[:, None]) & (rows < (top + tall)[:, None])  # (B, H)
+    in_columns = (columns >= left[:, None]) & (columns < (left + wide)[:, None])  # (B, W)
+    hole = (in_rows[:, :, None] & in_columns[:, None, :])[:, None]  # (B, 1, H, W)
+    mean = x.to(_work_dtype(x)).mean(dim=(2, 3), keepdim=True)
+    return torch.where(hole, _as(mean, x), x)
+
+
+def _work_dtype(x: Tensor) -> torch.dtype:
+    """Floating point to compute in: float32 for bytes and half precision."""
+    return x.dtype if x.dtype in {torch.float32, torch.float64} else torch.float32
+
+
+def _as(y: Tensor, x: Tensor) -> Tensor:
+    """`y` in the type of `x`; bytes are rounded and clipped."""
+    return y.round_().clamp_(0, 255).to(torch.uint8) if x.dtype == torch.uint8 else y.to(x.dtype)

@@ -1,0 +1,26 @@
+"""Common corruptions: the 19 types of CIFAR-10-C and the 15 of MNIST-C, generated and seeded.
+
+The constants and the steps are those of Hendrycks & Dietterich (2019) and of Mu & Gilmer (2019);
+the code is our own. `docs/corruptions.md` has the table, the pictures and what is approximate. To
+add a type, write a function on a batch and enter its record in `CORRUPTIONS_CIFAR` or
+`CORRUPTIONS_MNIST`.
+"""
+
+from __future__ import annotations
+
+from gemfi.data.corruptions.apply import FAMILIES, SEVERITIES, SHAPES, corrupt
+from gemfi.data.corruptions.cifar10 import CORRUPTIONS_CIFAR
+from gemfi.data.corruptions.mnist_c import CORRUPTIONS_MNIST
+from gemfi.data.corruptions.record import Corruption
+from gemfi.data.corruptions.writer import write_published_layout
+
+__all__ = [
+    "CORRUPTIONS_CIFAR",
+    "CORRUPTIONS_MNIST",
+    "FAMILIES",
+    "SEVERITIES",
+    "SHAPES",
+    "Corruption",
+    "corrupt",
+    "write_published_layout",
+]

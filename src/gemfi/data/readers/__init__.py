@@ -1,0 +1,41 @@
+"""Readers of file formats: from a path to arrays in memory, one format a file.
+
+Each is a pure function; nothing is cached, written or downloaded. A file that is not what it should
+be is an `InputError` that names the file and the offset, the line or the count. No reader unpickles
+anything, and none allocates what a header claims before comparing it with what is there.
+"""
+
+from __future__ import annotations
+
+from gemfi.data.readers.arrays import read_array_pictures, read_npy, read_npz
+from gemfi.data.readers.base import Pictures
+from gemfi.data.readers.cifar import (
+    read_cifar10_binary,
+    read_cifar10_python,
+    read_cifar100_binary,
+    read_cifar100_python,
+)
+from gemfi.data.readers.folder import read_image_folder, read_tiny_imagenet_val
+from gemfi.data.readers.idx import read_idx, read_idx_pictures
+from gemfi.data.readers.mat import read_mat, read_svhn
+from gemfi.data.readers.table import Table, read_csv, read_parquet
+
+__all__ = [
+    "Pictures",
+    "Table",
+    "read_array_pictures",
+    "read_cifar10_binary",
+    "read_cifar10_python",
+    "read_cifar100_binary",
+    "read_cifar100_python",
+    "read_csv",
+    "read_idx",
+    "read_idx_pictures",
+    "read_image_folder",
+    "read_mat",
+    "read_npy",
+    "read_npz",
+    "read_parquet",
+    "read_svhn",
+    "read_tiny_imagenet_val",
+]

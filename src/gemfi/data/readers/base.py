@@ -1,0 +1,129 @@
+"""What the readers share: the pictures they give, bounded reading, and the checks of labels."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi.errors import InputError
+
+PathLike = str | os.PathLike[str]
+
+MAX_BYTES: Final = 4 * 2**30
+"""No file may claim more than this in memory: a few bytes can claim petabytes."""
+
+_EXTRA: Final = {"PIL": "pillow"}  # module -> package of the extra `data`
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Images and labels as a reader found them, in memory and writable.
+
+    Attributes:
+        images: (N, C, H, W) uint8, contiguous, so that `torch.from_numpy` copies nothing.
+        labels: (N,) int64, or None where the file has none.
+        class_names: the name of each label, or None where the file does not say.
+        coarse: (N,) int64, the 20 superclasses of CIFAR-100; None elsewhere.
+    """
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64] | None = None
+    class_names: tuple[str, ...] | None = None
+    coarse: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def read_bytes(path: PathLike, limit: int | None = None) -> bytes:
+    """Read a file whole; one that is not there, is empty or passes `limit` is an `InputError`."""
+    limit = MAX_BYTES if limit is None else limit
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        data = path.read_bytes() if size <= limit else b""
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if size > limit:
+        raise InputError(f"{path} has {size:,} bytes, more than the {limit:,} it may have")
+    if not data:
+        raise InputError(f"{path} is empty (0 bytes)")
+    return data
+
+
+def require_folder(path: PathLike) -> Path:
+    """`path` if it is a folder."""
+    path = Path(path)
+    if not path.is_dir():
+        what = "is a file, not a folder" if path.exists() else "does not exist"
+        raise InputError(f"{path} {what}")
+    return path
+
+
+def require_module(name: str, purpose: str) -> Any:
+    """Import an optional dependency, or say how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        if package in _EXTRA:
+            advice = f"{_EXTRA[package]}: pip install 'gemfi[data]'"
+        else:
+            advice = f"{package}: pip install {package}"
+        raise InputError(f"{purpose} needs {advice} ({error})") from error
+
+
+def checked_labels(
+    labels: npt.NDArray[Any], where: str, *, low: int = 0, high: int
+) -> npt.NDArray[np.int64]:
+    """Labels as int64, all of them whole numbers in low..high.
+
+    Args:
+        labels: (N,) of any numeric type.
+        where: the file, for the message.
+        low: smallest label allowed.
+        high: largest label allowed.
+    """
+    inside = (labels >= low) & (labels <= high) & (labels == np.floor(labels))
+    if not inside.all():
+        bad = np.flatnonzero(~inside)
+        raise InputError(
+            f"{where}: label {labels[bad[0]]} of sample {bad[0]} is not in {low}..{high} "
+            f"({len(bad)} of {len(labels)} labels are not)"
+        )
+    return labels.astype(np.int64)
+
+
+def require_same_count(images: int, labels: int, where: str) -> None:
+    """Refuse a set whose images and labels do not match in number."""
+    if images != labels:
+        raise InputError(f"{where}: {images} images, but {labels} labels")
+    if images == 0:
+        raise InputError(f"{where}: no images (a count of 0)")
+
+
+def channels_first(images: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
+    """Turn (N, H, W), (N, H, W, C) or (N, C, H, W) into (N, C, H, W), with C of 1 or 3."""
+    shape = images.shape
+    if images.dtype != np.uint8:
+        raise InputError(f"{where}: images must be uint8, got {images.dtype}")
+    if images.ndim == 3:
+        images = images[:, None]
+    elif images.ndim != 4 or not {shape[1], shape[3]} & {1, 3}:
+        raise InputError(
+            f"{where}: expected images of shape (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or "
+            f"3 channels, got {shape}"
+        )
+    elif shape[1] in {1, 3} and shape[3] in {1, 3}:
+        raise InputError(f"{where}: shape {shape} does not tell which axis holds the channels")
+    elif shape[3] in {1, 3}:
+        images = images.transpose(0, 3, 1, 2)
+    if 0 in shape:
+        raise InputError(f"{where}: no images, shape {shape}")
+    return np.ascontiguousarray(images)
