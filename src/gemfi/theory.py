@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from gemfi import scores
 from gemfi.errors import InputError
 from gemfi.methods.gem import GEM
 from gemfi.methods.gem_modules import Perceptron
@@ -88,9 +89,7 @@ def evidence_on_ray(model: Model, start: Tensor, direction: Tensor, distances: T
         distances: (N,) how far.
     """
     unit = direction / direction.norm()
-    belief = model.predict(start + distances[:, None] * unit)
-    total = belief.log_total_evidence()
-    return total if belief.log_rho is None else total + belief.log_rho
+    return -scores.evidence(model.predict(start + distances[:, None] * unit))
 
 
 def rises(values: Tensor, tolerance: float = 0.0) -> Tensor:

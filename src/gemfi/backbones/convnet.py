@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -48,7 +49,7 @@ class ConvNet(nn.Module):
             Conv2d(width, channels, 5, size=each, spectral=spectral)
             for width, each in zip(widths, sizes, strict=True)
         )
-        self.biases = nn.ParameterList(nn.Parameter(_zeros(channels)) for _ in sizes)
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(channels)) for _ in sizes)
         self.dropout = nn.Dropout(dropout)
         self.num_features = channels * (size // 8) ** 2
 
@@ -59,7 +60,3 @@ class ConvNet(nn.Module):
             x = functional.max_pool2d(functional.relu(conv(x) + bias[:, None, None]), 2)
         features: Tensor = self.dropout(x.flatten(1))
         return features
-
-
-def _zeros(count: int) -> Tensor:
-    return Tensor(count).zero_()
