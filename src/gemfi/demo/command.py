@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Self
 
-import torch
 from tqdm import tqdm
 
 from gemfi.demo.figures import draw_figures, require_matplotlib
@@ -25,7 +24,6 @@ def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:
     folder = Path(out)
     require_matplotlib()  # as below: fail before training and not after it
     _check_writable(folder, json_file)
-    torch.set_num_threads(1)  # tensors this small lose more to threads than they gain
     with _Announcer() as announcer:
         runs = run_demo(seed, quick=quick, workers=_cores(), finished=announcer)
     rows = [row for run in runs for row in run.rows()]

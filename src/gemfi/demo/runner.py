@@ -6,8 +6,9 @@ import multiprocessing
 import pickle
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -90,7 +91,8 @@ def run_demo(
     TrainConfig(seed=seed)  # says what is wrong with a seed that is out of range
     jobs = [(plan, seed, quick) for plan in PLANS]
     if workers == 1:
-        return [_announced(_run(*job), finished) for job in jobs]
+        with _one_thread():
+            return [_announced(_run(*job), finished) for job in jobs]
     method = "fork" if sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(method)
     runs = {}
@@ -105,6 +107,17 @@ def run_demo(
             pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: do not begin the rest
             raise
     return [runs[plan] for plan in PLANS]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Tensors this small lose more to threads than they gain, and sums depend on their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _announced(run: Run, finished: Callable[[Plan], None]) -> Run:
