@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import tyro
 
 from gemfi._version import __version__
+from gemfi.demo import command
 from gemfi.errors import GemfiError
+from gemfi.methods import table
 
 
 def demo(
@@ -25,16 +27,12 @@ def demo(
         json: also write the numbers to this file.
         quick: fewer epochs and so a coarser picture, in seconds.
     """
-    from gemfi.demo.command import main as run  # noqa: PLC0415 - torch takes seconds to import
-
-    run(out=out, seed=seed, json_file=json, quick=quick)
+    command.main(out=out, seed=seed, json_file=json, quick=quick)
 
 
 def methods() -> None:
     """List the methods with their papers and scores."""
-    from gemfi.methods.table import render  # noqa: PLC0415 - as above
-
-    print(render("text"))
+    print(table.render("text"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

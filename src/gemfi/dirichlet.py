@@ -126,6 +126,11 @@ def log_mixture(log_p: Tensor, log_weight: Tensor) -> Tensor:
     return torch.logsumexp(log_weight.unsqueeze(-1) + log_p, dim=1)
 
 
+def logit_energy(logits: Tensor, log_weight: Tensor) -> Tensor:
+    """−log Σ_k π_k Σ_c exp u_kc (B,)."""
+    return -torch.logsumexp(log_weight + torch.logsumexp(logits, dim=-1), dim=-1)
+
+
 def disagreement(log_p: Tensor, log_weight: Tensor) -> Tensor:
     """Jensen-Shannon divergence of the components, Σ π_k KL(p_k ‖ p_mix) ≥ 0 (B,) (C4).
 

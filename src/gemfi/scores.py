@@ -156,8 +156,7 @@ def energy(belief: Belief) -> Tensor:
 
 def logit_energy(belief: Belief) -> Tensor:
     """−log Σ_k π_k Σ_c exp u_kc, the energy of the logits."""
-    each = torch.logsumexp(belief.need("logits"), dim=-1)
-    return -torch.logsumexp(belief.log_weight + each, dim=-1)
+    return dirichlet.logit_energy(belief.need("logits"), belief.log_weight)
 
 
 def density(belief: Belief) -> Tensor:

@@ -15,7 +15,7 @@ from gemfi.demo.report import render_report
 from gemfi.demo.runner import PLANS, Plan, run_demo
 from gemfi.demo.table import render
 from gemfi.errors import InputError
-from gemfi.training.checkpoint import to_json, write_atomically
+from gemfi.files import to_json, write_atomically
 
 
 def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gemfi import dirichlet, losses
 from gemfi.belief import Belief
-from gemfi.density import ClassGaussians, DensityScaler
+from gemfi.density import ClassGaussians, DensityScaler, Statistics
 from gemfi.methods.base import Batch, FeatureBatches, Head, MethodInfo, Progress
 from gemfi.methods.gem_config import PRESETS, GEMConfig
 from gemfi.methods.gem_modules import EnergyReport, Perceptron, sizes_of, unit
@@ -83,7 +83,7 @@ class GEM(Head):
         config = self.config
         self.density: ClassGaussians | None = None
         self.scaler: DensityScaler | None = None
-        self.running = None
+        self.running: Statistics | None = None
         if config.has_density:
             self.density = ClassGaussians(
                 self.num_classes,
@@ -110,7 +110,7 @@ class GEM(Head):
     @property
     def takes_outliers(self) -> bool:
         """The EBM and UNC terms have an outlier half."""
-        return self.config.ebm or self.config.unc
+        return self.config.takes_outliers
 
     def notes(self) -> list[str]:
         """What the configuration leaves out."""
@@ -125,12 +125,10 @@ class GEM(Head):
     def parts(self, z: Tensor) -> Parts:
         """Run every module on features (B, D)."""
         z = self.embed(z)
-        energy = signal = None
+        energy, signal = None, z
         if self.energy is not None:
-            energy = self._energy(z)
+            energy = self._squashed(self.energy(z).squeeze(1))
             signal = torch.cat([z, torch.sigmoid(energy).unsqueeze(1)], dim=1)
-        else:
-            signal = z
         logits = self.heads(z) * torch.exp(-self.log_temperature)
         if self.router is None:
             log_weight = logits.new_zeros(logits.shape[:2])
@@ -174,8 +172,7 @@ class GEM(Head):
         gate = parts.log_gate if self.config.gate == "prob" else None
         return Belief(log_p, parts.log_weight, log_total, gate, **more)
 
-    def _energy(self, z: Tensor) -> Tensor:
-        energy: Tensor = self.energy(z).squeeze(1)  # type: ignore[misc]
+    def _squashed(self, energy: Tensor) -> Tensor:
         if self.config.energy_tanh:
             return torch.tanh(energy if self.training else energy * self.config.energy_desaturate)
         return energy
@@ -238,7 +235,7 @@ class GEM(Head):
         config = self.config
         log_alpha = inside.log_alpha
         if self.running is not None:
-            log_alpha = self._scale_in_training(log_alpha, batch, at)
+            log_alpha = self._scale_in_training(self.running, log_alpha, batch, at)
         if config.squared and config.core_loss == "edl":
             mean, total = dirichlet.log_mean(inside.log_alpha)
             return {
@@ -308,20 +305,22 @@ class GEM(Head):
 
     # -- density --------------------------------------------------------------------------------
 
-    def _scale_in_training(self, log_alpha: Tensor, batch: Batch, at: Progress) -> Tensor:
+    def _scale_in_training(
+        self, running: Statistics, log_alpha: Tensor, batch: Batch, at: Progress
+    ) -> Tensor:
         """Gather statistics, refit where due, and scale α for the KL if the configuration says so.
 
         The scaler's quantiles come from the batch at hand; the final ones from `fit_statistics`.
         """
         z = self._density_features(batch.z.detach())
-        self.running.update(z, batch.y)  # type: ignore[union-attr]
+        running.update(z, batch.y)
         density, scaler = self.density, self.scaler
         if density is None or scaler is None:
             return log_alpha
         if at.crossed(self.config.rho_refit):
-            density.fit(self.running)  # type: ignore[arg-type]
+            density.fit(running)
             scaler.fit(density(z))
-            self.running.reset()  # type: ignore[union-attr]
+            running.reset()
         if self.config.kl_evidence == "unscaled" or not density.fitted:
             return log_alpha
         log_rho: Tensor = scaler(density(z))

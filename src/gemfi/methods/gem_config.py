@@ -179,9 +179,14 @@ class GEMConfig:
         return self.rho != "none" or self.energy_source in ("gmm", "auto")
 
     @property
+    def takes_outliers(self) -> bool:
+        """Whether a term with an outlier half is on."""
+        return self.ebm or self.unc
+
+    @property
     def used_outliers(self) -> OutlierConfig:
         """The outliers that the objective has a use for."""
-        return self.outliers if self.ebm or self.unc else NONE
+        return self.outliers if self.takes_outliers else NONE
 
     @property
     def initial_temperature(self) -> float:

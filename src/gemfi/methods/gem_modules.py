@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gemfi import dirichlet
 from gemfi.methods.gem_config import EnergySource
 from gemfi.spectral import Linear, Spectral
 
@@ -175,7 +176,7 @@ def _energy(
         return learned
     if name == "gmm":
         return None if log_density is None else -log_density
-    return -torch.logsumexp(log_weight + torch.logsumexp(logits, dim=-1), dim=-1)
+    return dirichlet.logit_energy(logits, log_weight)
 
 
 def _robust_range(energy: Tensor) -> tuple[float, float]:

@@ -8,8 +8,6 @@ and a fingerprint of the run. No pickle is read or written.
 from __future__ import annotations
 
 import json
-import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gemfi.errors import CheckpointError
+from gemfi.files import write_atomically
 
 _FORMAT = 1
 
@@ -100,35 +99,6 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
         for key, inner in value.items()
         for name, leaf in _flat(inner, f"{prefix}{key}.").items()
     }
-
-
-def to_json(value: Any, **options: Any) -> str:
-    """Strict JSON: a number that is not finite (a metric that is not defined) becomes null."""
-    return json.dumps(_finite(value), allow_nan=False, **options)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write bytes so that a reader, or a crash, sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gemfi.training.checkpoint import to_json, write_atomically
+from gemfi.files import to_json, write_atomically
 
 
 class RunLog:

@@ -20,6 +20,7 @@ from gemfi.data.corruptions.apply import (
     find_corruption,
 )
 from gemfi.errors import InputError
+from gemfi.files import write_atomically
 
 PART = 1000  # images between two steps of the progress bar
 
@@ -118,8 +119,6 @@ def _kind(value: object) -> str:
 
 def _save(path: Path, array: npt.NDArray[Any]) -> Path:
     # Imported late: training needs gemfi.data.
-    from gemfi.training.checkpoint import write_atomically  # noqa: PLC0415
-
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     write_atomically(path, file.getvalue())
