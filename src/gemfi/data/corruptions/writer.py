@@ -118,7 +118,6 @@ def _kind(value: object) -> str:
 
 
 def _save(path: Path, array: npt.NDArray[Any]) -> Path:
-    # Imported late: training needs gemfi.data.
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     write_atomically(path, file.getvalue())
