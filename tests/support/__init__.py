@@ -1,0 +1,1 @@
+"""Helpers that several test files share; pytest puts the folder `tests` on the path."""
