@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from gemfi.data.augmentation import PRESETS
+from gemfi.data.augmentation import AUGMENTATIONS
 
 TARGET = 20_000.0  # images per second for `standard`
 
@@ -38,13 +38,13 @@ def measure(batch: int, repeats: int) -> dict[str, dict[str, float]]:
     pixels = torch.randint(256, (batch, 3, 32, 32), generator=generator, dtype=torch.uint8)
     results = {}
     for kind, x in (("uint8", pixels), ("float32", pixels.float() / 255)):
-        times: dict[str, list[float]] = {name: [] for name in (*PRESETS, "copy")}
+        times: dict[str, list[float]] = {name: [] for name in (*AUGMENTATIONS, "copy")}
         for _ in range(repeats):  # in turn: the machine's mood is the same for all
             times["copy"].append(seconds(x.clone, 20))
-            for name, augment in PRESETS.items():
+            for name, augment in AUGMENTATIONS.items():
                 times[name].append(seconds(partial(augment, x, generator), 2))
         median = {name: statistics.median(each) for name, each in times.items()}
-        for name in PRESETS:
+        for name in AUGMENTATIONS:
             results[f"{name}/{kind}"] = {
                 "images_per_second": batch / median[name],
                 "times_a_copy": median[name] / median["copy"],

@@ -11,6 +11,7 @@ from gemfi import scores
 from gemfi._version import __version__
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, Task, as_split, digits, line, two_moons
+from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import (
     CheckpointError,
     GemfiError,
@@ -21,15 +22,18 @@ from gemfi.errors import (
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.methods import METHODS, PRESETS, EDLConfig, GEMConfig, Head, MethodInfo
 from gemfi.model import Model, build_model
+from gemfi.normalisation import Normalisation
 from gemfi.outliers import OutlierConfig
 from gemfi.scores import SCORES, Uncertainty, uncertainty
 from gemfi.spectral import Spectral
 from gemfi.training import FitResult, TrainConfig, fit
 
 __all__ = [
+    "AUGMENTATIONS",
     "METHODS",
     "PRESETS",
     "SCORES",
+    "Augmentation",
     "Belief",
     "CheckpointError",
     "EDLConfig",
@@ -42,6 +46,7 @@ __all__ = [
     "MethodInfo",
     "Model",
     "NonFiniteLossError",
+    "Normalisation",
     "OutlierConfig",
     "Role",
     "RoleError",

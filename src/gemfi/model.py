@@ -15,6 +15,7 @@ from gemfi.belief import Belief
 from gemfi.data import Split
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig, Head, method
+from gemfi.normalisation import Normalisation, check_channels, standardised
 from gemfi.spectral import OFF
 
 Inputs = Tensor | npt.NDArray[Any] | Split
@@ -29,17 +30,41 @@ class Model(nn.Module):
         >>> model = build_model("gem-fi", "mlp", num_classes=3, in_features=4)
         >>> model.predict(torch.randn(5, 4)).probs().shape
         torch.Size([5, 3])
+
+    Args:
+        backbone: any module that returns (B, D).
+        head: of a method.
+        normalisation: of the inputs; it becomes the buffers `input_mean` and `input_std`, (C,).
     """
 
-    def __init__(self, backbone: nn.Module, head: Head) -> None:
+    input_mean: Tensor | None
+    input_std: Tensor | None
+
+    def __init__(
+        self, backbone: nn.Module, head: Head, normalisation: Normalisation | None = None
+    ) -> None:
         super().__init__()
         self.backbone, self.head = backbone, head
+        mean, std = _tensors(normalisation) or (None, None)
+        self.register_buffer("input_mean", mean)
+        self.register_buffer("input_std", std)
         self.sample_shape: tuple[int, ...] | None = None  # of an input, once it was trained
 
     def features(self, x: Tensor) -> Tensor:
-        """Features z (B, D), in float32 under autocast too; uint8 images are scaled to [0, 1]."""
-        z: Tensor = self.backbone(scaled(x))
+        """Features z (B, D), in float32 under autocast too.
+
+        Images of uint8 are scaled to [0, 1]; then the normalisation, if there is one, is applied.
+        """
+        x = scaled(x)
+        if self.input_mean is not None and self.input_std is not None:
+            x = standardised(x, self.input_mean, self.input_std)
+        z: Tensor = self.backbone(x)
         return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
+
+    def check_channels(self, x: Tensor) -> None:
+        """Refuse inputs (B, ...) that the normalisation, where there is one, is not for."""
+        if self.input_mean is not None:
+            check_channels(x, len(self.input_mean))
 
     def forward(self, x: Tensor) -> Belief:
         """One pass: inputs to a belief."""
@@ -106,6 +131,15 @@ def scaled(x: Tensor) -> Tensor:
     return x.float() / 255 if x.dtype == torch.uint8 else x
 
 
+def _tensors(normalisation: Normalisation | None) -> tuple[Tensor, Tensor] | None:
+    if normalisation is not None and not isinstance(normalisation, Normalisation):
+        raise InputError(
+            f"normalisation must be a Normalisation, got {type(normalisation).__name__}; write "
+            "Normalisation(mean, std) or Normalisation.of(split)"
+        )
+    return None if normalisation is None else normalisation.tensors()
+
+
 def check_width(z: Tensor, num_features: int) -> None:
     """Refuse features of another shape than (B, num_features)."""
     if z.ndim != 2 or z.shape[1] != num_features:
@@ -133,6 +167,7 @@ def build_model(
     config: Any = None,
     num_features: int | None = None,
     example: Tensor | None = None,
+    normalisation: Normalisation | None = None,
     **options: Any,
 ) -> Model:
     """A model from the name of a method and a backbone.
@@ -144,6 +179,7 @@ def build_model(
         config: the method's configuration; None for its default.
         num_features: D of a module without a `num_features` attribute.
         example: or a batch of inputs, to find D by a trial pass.
+        normalisation: of the inputs, such as `Normalisation.of(task.train)`; None for none.
         options: for a backbone given by name, its arguments. With `GEMConfig(sn=False)` its
             spectral normalisation is off unless `spectral` is given; a module of your own is
             used as it is.
@@ -160,11 +196,13 @@ def build_model(
             f"options {', '.join(options)} are for a backbone given by name, not for a module"
         )
     if num_features is None:
-        num_features = _find_width(backbone, example)
-    return Model(backbone, head_class(num_features, num_classes, config))
+        num_features = _find_width(backbone, example, normalisation)
+    return Model(backbone, head_class(num_features, num_classes, config), normalisation)
 
 
-def _find_width(backbone: nn.Module, example: Tensor | None) -> int:
+def _find_width(
+    backbone: nn.Module, example: Tensor | None, normalisation: Normalisation | None
+) -> int:
     width = getattr(backbone, "num_features", None)
     if isinstance(width, int):
         return width
@@ -173,9 +211,12 @@ def _find_width(backbone: nn.Module, example: Tensor | None) -> int:
             f"{type(backbone).__name__} has no `num_features`: give num_features=D or "
             "example=<a batch of inputs>"
         )
+    x, tensors = scaled(example), _tensors(normalisation)
+    if tensors is not None:
+        x = standardised(x, *tensors)
     training = backbone.training
     with torch.no_grad():
-        z = backbone.eval()(scaled(example))
+        z = backbone.eval()(x)
     backbone.train(training)
     if not isinstance(z, Tensor) or z.ndim != 2:
         shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__

@@ -10,11 +10,11 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
-from gemfi.data.augmentation import PRESETS, Augmentation, crop_flip, erase, jitter, rotate
+from gemfi.data.augmentation import AUGMENTATIONS, Augmentation, crop_flip, erase, jitter, rotate
 from gemfi.errors import InputError
 
 DTYPES = [torch.uint8, torch.float32, torch.float64]
-RANDOM = [name for name in PRESETS if name != "none"]
+RANDOM = [name for name in AUGMENTATIONS if name != "none"]
 
 
 def images(count: int = 8, channels: int = 3, dtype: torch.dtype = torch.uint8) -> Tensor:
@@ -165,53 +165,59 @@ class TestErase:
 
 
 class TestAll:
-    @pytest.mark.parametrize("name", PRESETS)
+    @pytest.mark.parametrize("name", AUGMENTATIONS)
     @pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
     @pytest.mark.parametrize("channels", [1, 3])
     def test_shape_type_and_repetition(self, name: str, dtype: torch.dtype, channels: int) -> None:
         x = images(channels=channels, dtype=dtype)
         before = x.clone()
-        y = PRESETS[name](x, seeded())
+        y = AUGMENTATIONS[name](x, seeded())
         assert y.shape == x.shape
         assert y.dtype == dtype
         assert torch.equal(x, before)
-        assert torch.equal(y, PRESETS[name](x, seeded()))
-        assert PRESETS[name](x[:0], seeded()).shape == (0, channels, 32, 30)
+        assert torch.equal(y, AUGMENTATIONS[name](x, seeded()))
+        assert AUGMENTATIONS[name](x[:0], seeded()).shape == (0, channels, 32, 30)
 
     def test_none_is_the_identity(self) -> None:
         x, generator = images(), seeded()
         state = generator.get_state()
-        assert torch.equal(PRESETS["none"](x, generator), x)
+        assert torch.equal(AUGMENTATIONS["none"](x, generator), x)
         assert torch.equal(generator.get_state(), state)
+
+    def test_is_nothing_says_whether_images_change(self) -> None:
+        assert [name for name, each in AUGMENTATIONS.items() if each.is_nothing] == ["none"]
+        assert Augmentation(erase_area=(0.1, 0.2), erase_aspect=2.0).is_nothing
+        for field in ("crop", "flip", "rotation", "jitter", "erase"):
+            assert not Augmentation(**{field: 1}).is_nothing  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("name", RANDOM)
     def test_each_image_has_its_own_draws(self, name: str) -> None:
         same = images(1).repeat(32, 1, 1, 1)
-        y = PRESETS[name](same, seeded())
+        y = AUGMENTATIONS[name](same, seeded())
         assert len(y.unique(dim=0)) > 24  # of 162 windows or more: few coincide
-        assert not torch.equal(y, PRESETS[name](same, seeded(1)))
+        assert not torch.equal(y, AUGMENTATIONS[name](same, seeded(1)))
 
     @pytest.mark.parametrize("name", RANDOM)
     def test_an_image_does_not_depend_on_its_neighbours(self, name: str) -> None:
         x = images()
-        y = PRESETS[name](x, seeded())
+        y = AUGMENTATIONS[name](x, seeded())
         other = x.clone()
         other[1:] = 255 - other[1:]
-        assert torch.equal(PRESETS[name](other, seeded())[0], y[0])
+        assert torch.equal(AUGMENTATIONS[name](other, seeded())[0], y[0])
 
     def test_the_global_generator_is_left_alone(self) -> None:
         state = torch.get_rng_state()
-        PRESETS["strong"](images(), seeded())
+        AUGMENTATIONS["strong"](images(), seeded())
         assert torch.equal(torch.get_rng_state(), state)
 
     def test_the_generator_moves_on(self) -> None:
         x, generator = images(), seeded()
-        first = PRESETS["standard"](x, generator)
-        assert not torch.equal(first, PRESETS["standard"](x, generator))
+        first = AUGMENTATIONS["standard"](x, generator)
+        assert not torch.equal(first, AUGMENTATIONS["standard"](x, generator))
 
     def test_non_contiguous_images(self) -> None:
         x = images().permute(0, 1, 3, 2)
-        for augment in PRESETS.values():
+        for augment in AUGMENTATIONS.values():
             assert torch.equal(augment(x, seeded()), augment(x.contiguous(), seeded()))
 
 
@@ -228,6 +234,8 @@ class TestErrors:
             ({"erase_area": (0.0, 0.5)}, "erase_area"),
             ({"erase_area": (0.5, 0.2)}, "erase_area"),
             ({"erase_aspect": 0.5}, "erase_aspect"),
+            ({"erase_aspect": math.nan}, "erase_aspect"),
+            ({"erase_aspect": math.inf}, "erase_aspect"),
         ],
     )
     def test_fields(self, fields: dict[str, object], message: str) -> None:
@@ -236,10 +244,10 @@ class TestErrors:
 
     def test_images_and_generator(self) -> None:
         with pytest.raises(InputError, match=r"\(B, C, H, W\)"):
-            PRESETS["standard"](torch.zeros(3, 32, 32), seeded())
+            AUGMENTATIONS["standard"](torch.zeros(3, 32, 32), seeded())
         with pytest.raises(InputError, match="uint8 or floating"):
-            PRESETS["standard"](torch.zeros(1, 3, 32, 32, dtype=torch.int64), seeded())
+            AUGMENTATIONS["standard"](torch.zeros(1, 3, 32, 32, dtype=torch.int64), seeded())
         with pytest.raises(InputError, match="smaller than the image"):
-            PRESETS["standard"](torch.zeros(1, 3, 4, 4), seeded())
+            AUGMENTATIONS["standard"](torch.zeros(1, 3, 4, 4), seeded())
         with pytest.raises(InputError, match=r"torch\.Generator"):
-            PRESETS["standard"](images(), 0)  # type: ignore[arg-type]
+            AUGMENTATIONS["standard"](images(), 0)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import Spectral
 from gemfi.training import TrainConfig, checkpoint, fit
-from gemfi.training.batches import batches_per_epoch, permutation
+from gemfi.training.batches import permutation
 from gemfi.training.loop import CHECKPOINT, LOG, make_optimizer
 from gemfi.training.step import TrainingStep
 
@@ -111,14 +111,6 @@ def test_weight_decay_spares_biases_and_the_temperature() -> None:
     assert all(names[id(p)].endswith("weight") for p in decayed["params"])
     assert "head.log_temperature" in {names[id(p)] for p in spared["params"]}
     assert len(names) == len(decayed["params"]) + len(spared["params"])
-
-
-def test_every_sample_is_seen_once_an_epoch_except_a_last_batch_of_one() -> None:
-    assert batches_per_epoch(120, 32) == 4
-    assert batches_per_epoch(129, 32) == 4
-    assert batches_per_epoch(1, 32) == 1
-    assert sorted(permutation(50, 3, 7).tolist()) == list(range(50))
-    assert not torch.equal(permutation(50, 3, 7), permutation(50, 3, 8))
 
 
 def test_select_best_keeps_the_epoch_of_lowest_validation_nll() -> None:
@@ -463,6 +455,7 @@ def test_other_bad_input() -> None:
         {"checkpoint_steps": 0},
         {"seed": -1},
         {"seed": 2**70},
+        {"augmentation": "standard"},
     ):
         with pytest.raises(InputError, match=next(iter(bad))):
             TrainConfig(**bad)

@@ -4,7 +4,7 @@ Plain torch on uint8 or floating-point (B, C, H, W), on any device. Each image h
 own, all from one explicit generator, so that a run repeats bit for bit. The functions below take
 the draws as arguments; `Augmentation` makes them.
 
-    x = PRESETS["standard"](x, torch.Generator().manual_seed(0))
+    x = AUGMENTATIONS["standard"](x, torch.Generator().manual_seed(0))
 """
 
 from __future__ import annotations
@@ -55,12 +55,19 @@ class Augmentation:
         low, high = self.erase_area
         if not 0 < low <= high <= 1:
             raise InputError(f"erase_area must be 0 < low <= high <= 1, got {self.erase_area}")
-        if self.erase_aspect < 1:
-            raise InputError(f"erase_aspect must be at least 1, got {self.erase_aspect}")
+        if not 1 <= self.erase_aspect < math.inf:
+            raise InputError(f"erase_aspect must be finite and at least 1, got {self.erase_aspect}")
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether images stay as they are, and nothing is drawn."""
+        return not (self.crop or self.flip or self.rotation or self.jitter or self.erase)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Augment (B, C, H, W); dtype, shape and device stay. `x` itself is not changed."""
-        self._check(x, generator)
+        if not isinstance(generator, torch.Generator):
+            raise InputError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+        self.check_images(x)
         count, _, height, width = x.shape
         draw = _Draw(count, generator, x.device)
         if self.crop or self.flip:
@@ -83,9 +90,8 @@ class Augmentation:
             x = erase(x, top, left, tall * chosen, wide * chosen)
         return x
 
-    def _check(self, x: Tensor, generator: torch.Generator) -> None:
-        if not isinstance(generator, torch.Generator):
-            raise InputError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+    def check_images(self, x: Tensor) -> None:
+        """Refuse what is not a batch of images, or of images too small for the border."""
         if x.ndim != 4 or not (x.dtype == torch.uint8 or x.is_floating_point()):
             raise InputError(
                 "images must be uint8 or floating point of shape (B, C, H, W), got "
@@ -98,7 +104,7 @@ class Augmentation:
             )
 
 
-PRESETS: Final[Mapping[str, Augmentation]] = MappingProxyType(
+AUGMENTATIONS: Final[Mapping[str, Augmentation]] = MappingProxyType(
     {
         "none": Augmentation(),
         "standard": Augmentation(crop=4, flip=0.5),

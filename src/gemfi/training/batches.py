@@ -12,18 +12,37 @@ from torch import Tensor
 from gemfi.data import Split
 from gemfi.model import Model
 
+KEPT_BYTES = 2 << 30
+"""Features of a split that take no more memory than this are computed once: 2 GiB."""
+
 
 class Features:
-    """Batches of features of a split that can be walked through more than once."""
+    """Batches of features of a split that can be walked through more than once.
+
+    The first whole walk keeps them where they fit into `KEPT_BYTES` as float32; otherwise each
+    walk runs the backbone again. Either way the model must not change in between, and who walks
+    must not write to them.
+    """
 
     def __init__(self, model: Model, split: Split) -> None:
         self.model, self.split = model, split
+        self._kept: list[tuple[Tensor, Tensor]] | None = None
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if self._kept is not None:
+            yield from self._kept
+            return
         size = 512
+        fits = len(self.split) * self.model.head.num_features * 4 <= KEPT_BYTES
+        kept = []
         for start in range(0, len(self.split), size):
             rows = slice(start, start + size)
-            yield self.model.embed(self.split.x[rows]), self.split.labels[rows]
+            batch = self.model.embed(self.split.x[rows]), self.split.labels[rows]
+            if fits:
+                kept.append(batch)
+            yield batch
+        if fits:  # only here: a walk that is broken off has seen a part of them
+            self._kept = kept
 
 
 def batches_per_epoch(samples: int, batch_size: int) -> int:
@@ -37,12 +56,3 @@ def permutation(count: int, seed: int, epoch: int) -> Tensor:
     digest = hashlib.blake2b(f"{seed}:{epoch}".encode(), digest_size=7).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "big"))
     return torch.randperm(count, generator=generator)
-
-
-def data_digest(split: Split) -> str:
-    """A checksum of the inputs and labels of a split."""
-    digest = hashlib.blake2b(digest_size=12)
-    digest.update(split.x.contiguous().cpu().numpy().data)
-    if split.y is not None:
-        digest.update(split.y.contiguous().cpu().numpy().data)
-    return digest.hexdigest()

@@ -21,7 +21,8 @@ from torch import Tensor
 from gemfi.errors import CheckpointError
 from gemfi.files import write_atomically
 
-_FORMAT = 1
+_FORMAT = 2  # 1 had no augmentation and no normalisation
+_SHOWN = 60  # characters of a setting in a message
 
 
 @dataclass
@@ -67,7 +68,8 @@ def load_snapshot(path: Path) -> Snapshot:
         ) from error
     if header.get("format") != str(_FORMAT):
         raise CheckpointError(
-            f"{path} is not a checkpoint of format {_FORMAT} (found {header.get('format')!r})"
+            f"{path} is not a checkpoint of format {_FORMAT} (found {header.get('format')!r}); use "
+            "another run directory, or delete it to start the run again"
         )
     groups: dict[str, dict[str, Tensor]] = {name: {} for name in json.loads(header["groups"])}
     for name, tensor in tensors.items():
@@ -82,12 +84,18 @@ def check_fingerprint(path: Path, found: Mapping[str, Any], wanted: Mapping[str,
     differing = [name for name in here | there if there.get(name) != here.get(name)]
     if differing:
         changes = "; ".join(
-            f"{name}: {json.dumps(there.get(name))} there, {json.dumps(here.get(name))} here"
+            f"{name}: {_shown(there.get(name))} there, {_shown(here.get(name))} here"
             for name in differing
         )
         raise CheckpointError(
             f"{path} belongs to another run ({changes}); use another run directory or delete it"
         )
+
+
+def _shown(value: Any) -> str:
+    """A setting as JSON, cut where it is long, as the means of many features are."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

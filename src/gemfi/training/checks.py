@@ -28,6 +28,8 @@ def check_run(
         _check_alike(train, split)
         if split is not auxiliary:
             _check_labels(model, split)
+    model.check_channels(train.x)
+    _check_augmentation(train, config)
     _check_device(model, given)
 
 
@@ -47,6 +49,18 @@ def _check_labels(model: Model, split: Split) -> None:
             f"split {split.name!r} ({split.role}) has label {largest}, but the model has classes 0 "
             f"to {classes - 1}: count labels from 0, or build the model with more classes"
         )
+
+
+def _check_augmentation(train: Split, config: TrainConfig) -> None:
+    if config.augmentation.is_nothing:
+        return
+    try:
+        config.augmentation.check_images(train.x)
+    except InputError as error:
+        raise InputError(
+            f"split {train.name!r} ({train.role}) cannot be augmented: {error}; change "
+            "augmentation in the TrainConfig, or leave it out"
+        ) from None
 
 
 def _check_device(model: Model, splits: list[Split]) -> None:

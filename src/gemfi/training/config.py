@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from gemfi.data.augmentation import Augmentation
 from gemfi.errors import InputError
 
 
@@ -19,10 +20,12 @@ class TrainConfig:
         learning_rate: at the start; it falls to zero by half a cosine.
         weight_decay: on weight matrices; never on biases, norms or the temperature.
         clip_norm: largest norm of the gradient.
-        seed: of shuffling, dropout and outliers.
+        seed: of shuffling, dropout, outliers and augmentation.
         select: keep the `last` epoch, or the one with the `best` NLL on validation data.
         bf16: run the backbone, and it alone, under bfloat16 autocast.
         checkpoint_steps: save every so many steps; None saves at the end of each epoch.
+        augmentation: of training images, auxiliary ones included; nothing by default. Validation,
+            statistics and prediction see the images as they are.
     """
 
     epochs: int = 20
@@ -34,6 +37,7 @@ class TrainConfig:
     select: Literal["last", "best"] = "last"
     bf16: bool = False
     checkpoint_steps: int | None = None
+    augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
@@ -50,6 +54,11 @@ class TrainConfig:
             raise InputError(f"select must be last or best, got {self.select!r}")
         if self.checkpoint_steps is not None and self.checkpoint_steps < 1:
             raise InputError(f"checkpoint_steps must be at least 1, got {self.checkpoint_steps}")
+        if not isinstance(self.augmentation, Augmentation):
+            raise InputError(
+                "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "
+                f"{self.augmentation!r}"
+            )
 
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 import time
@@ -21,9 +20,10 @@ from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
 from gemfi.training import checkpoint
-from gemfi.training.batches import Features, batches_per_epoch, data_digest, permutation
+from gemfi.training.batches import Features, batches_per_epoch, permutation
 from gemfi.training.checks import check_run
 from gemfi.training.config import TrainConfig
+from gemfi.training.fingerprint import fingerprint
 from gemfi.training.interrupt import graceful_interrupt
 from gemfi.training.log import RunLog
 from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
@@ -121,14 +121,15 @@ class _Trainer:
         self.batches = batches_per_epoch(len(train), config.batch_size)
         self.steps = self.batches * config.epochs
         self.optimizer = make_optimizer(model, config)
-        self.generator = torch.Generator()
+        self.generator = torch.Generator()  # of augmentation and outliers
         self.state = _State()
         self.best: dict[str, Tensor] = {}
         self.run_dir = None if run_dir is None else Path(run_dir)
         if self.run_dir is not None and self.run_dir.exists() and not self.run_dir.is_dir():
             raise InputError(f"run_dir {self.run_dir} is a file; give a folder")
         self.log = RunLog(None if self.run_dir is None else self.run_dir / LOG)
-        self.fingerprint = self._fingerprint() if self.run_dir is not None else {}
+        splits = {"train": train, "validation": validation, "auxiliary": auxiliary}
+        self.fingerprint = {} if run_dir is None else fingerprint(self.step, config, splits)
         self.label = ""
         self.resumed_at: int | None = None
         self.saved_at: int | None = None
@@ -217,7 +218,7 @@ class _Trainer:
         at = Progress(self.state.step, self.steps)
         try:
             terms = self.step(
-                self.train.x[rows],
+                self._augmented(self.train.x[rows]),
                 self.train.labels[rows],
                 self._auxiliary_batch(len(rows)),
                 at,
@@ -290,7 +291,11 @@ class _Trainer:
             return None
         wanted = max(1, round(self.step.outliers.ratio * count))
         rows = torch.randint(len(self.auxiliary), (wanted,), generator=self.generator)
-        return self.auxiliary.x[rows]
+        return self._augmented(self.auxiliary.x[rows])
+
+    def _augmented(self, x: Tensor) -> Tensor:
+        augmentation = self.config.augmentation
+        return x if augmentation.is_nothing else augmentation(x, self.generator)
 
     def _non_finite(self, term: str, value: float) -> NonFiniteLossError:
         where = f"step {self.state.step} (epoch {self.state.step // self.batches})"
@@ -320,7 +325,7 @@ class _Trainer:
             "optimizer": checkpoint.optimizer_tensors(self.optimizer),
             "generators": {
                 "torch": torch.get_rng_state(),
-                "outliers": self.generator.get_state(),
+                "run": self.generator.get_state(),
             },
             "best": self.best,
         }
@@ -337,26 +342,11 @@ class _Trainer:
             raise CheckpointError(f"{path} does not fit this model: {error}") from error
         checkpoint.restore_optimizer(self.optimizer, snapshot.groups["optimizer"])
         torch.set_rng_state(snapshot.groups["generators"]["torch"])
-        self.generator.set_state(snapshot.groups["generators"]["outliers"])
+        self.generator.set_state(snapshot.groups["generators"]["run"])
         self.best = snapshot.groups["best"]
         self.state = _State(**snapshot.counters)
         self.resumed_at = self.saved_at = self.state.step
         self.log.rewind(self.state.step, finished=self.state.finished)
-
-    def _fingerprint(self) -> dict[str, Any]:
-        named = list(self.model.named_parameters())
-        splits = {"train": self.train, "validation": self.validation, "auxiliary": self.auxiliary}
-        return {
-            "method": self.model.head.info.name,
-            "head": asdict(self.model.head.config),
-            "outliers": asdict(self.step.outliers),
-            "train": asdict(self.config),
-            "backbone": _digest(repr(self.model.backbone)),
-            "parameters": _digest(
-                str([(n, tuple(p.shape), p.requires_grad) for n, p in named]),
-            ),
-            "data": {name: data_digest(split) for name, split in splits.items() if split},
-        }
 
 
 def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
@@ -368,7 +358,3 @@ def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
     return torch.optim.AdamW(
         groups, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
     )
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

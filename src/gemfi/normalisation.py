@@ -1,0 +1,136 @@
+"""Normalisation of inputs: subtract a mean and divide by a spread, one of each a channel.
+
+The numbers come from training data alone, and go with the model: its weights carry them, so that
+it is asked with the same raw inputs that it was trained on.
+
+    normalisation = Normalisation.of(task.train)
+    model = build_model("gem-fi", "convnet", 10, normalisation=normalisation)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gemfi.data.guard import require_use
+from gemfi.data.splits import Split
+from gemfi.errors import InputError
+
+CHUNK = 1 << 22  # numbers held in float64 at a time while a split is read: 32 MiB
+_SMALLEST, _LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Mean and standard deviation of each channel of images, or of each feature of rows.
+
+    They belong to axis 1 of a batch, (B, C, H, W) or (B, D). Bytes are in units of [0, 1], as a
+    model sees them.
+
+    Args:
+        mean: what is subtracted; numbers that float32 can hold.
+        std: what is divided by, each above zero.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, _floats(getattr(self, name), name))
+        if not self.mean or len(self.mean) != len(self.std):
+            raise InputError(
+                "a normalisation needs one mean and one std for each channel or feature, got "
+                f"{len(self.mean)} and {len(self.std)}"
+            )
+        for index, std in enumerate(self.std):
+            if std < _SMALLEST:
+                raise InputError(
+                    f"std must be above zero, got {std} at index {index}; what does not vary "
+                    "takes std 1"
+                )
+
+    @classmethod
+    def of(cls, split: Split) -> Normalisation:
+        """The mean and standard deviation (over all samples, not over one less) of training data.
+
+        It is read in pieces, in float64. A channel or feature that does not vary gets std 1.
+
+        Args:
+            split: role `train`, of images (N, C, H, W) or rows (N, D). Bytes count as [0, 1].
+        """
+        x = require_use(split, "statistics").x
+        if x.ndim not in {2, 4}:
+            raise InputError(
+                f"split {split.name!r}: expected images (N, C, H, W) or rows (N, D) to normalise, "
+                f"got shape {tuple(x.shape)}; for others give Normalisation(mean, std), of axis 1"
+            )
+        mean, variance = _moments(x)
+        # Bytes are divided here and not one by one: so a constant one has a variance of exactly 0.
+        unit = 255 if x.dtype == torch.uint8 else 1
+        std = variance.sqrt() / unit
+        std = torch.where(std < _SMALLEST, 1.0, std)
+        return cls(_rounded(mean / unit), _rounded(std))
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """`mean` and `std` as tensors (C,)."""
+        return torch.tensor(self.mean), torch.tensor(self.std)
+
+
+def standardised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """(x − mean) / std along axis 1 of a batch."""
+    check_channels(x, len(mean))
+    shape = (-1, *(1 for _ in x.shape[2:]))
+    return (x - mean.reshape(shape)) / std.reshape(shape)
+
+
+def check_channels(x: Tensor, count: int) -> None:
+    """Refuse a batch that does not have `count` channels or features on axis 1."""
+    if x.ndim < 2 or x.shape[1] != count:
+        raise InputError(
+            f"this model normalises inputs of {count} channels or features, (B, {count}, H, W) or "
+            f"(B, {count}), got shape {tuple(x.shape)}; a single input needs a batch dimension "
+            "(x[None]), other inputs a model with a normalisation of their own"
+        )
+
+
+def _floats(values: Iterable[float], name: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a sequence of numbers, got {values!r}") from None
+    for index, value in enumerate(found):
+        if not abs(value) <= _LARGEST:  # NaN too
+            raise InputError(f"{name} must be finite in float32, got {value} at index {index}")
+    return found
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (C,) over all axes but 1, merged from pieces as Chan et al. do it."""
+    channels, rest = x.shape[1], math.prod(x.shape[2:])
+    mean = torch.zeros(channels, dtype=torch.float64)
+    scatter = torch.zeros(channels, dtype=torch.float64)
+    seen, rows = 0, max(1, CHUNK // (channels * rest))
+    for start in range(0, len(x), rows):
+        piece = x[start : start + rows]
+        values = piece.cpu().to(torch.float64).reshape(len(piece), channels, rest)
+        count = len(piece) * rest
+        here = values.mean(dim=(0, 2))
+        away = (values - here[:, None]).square_().sum(dim=(0, 2))
+        move = here - mean
+        scatter += away + move.square() * (seen * count / (seen + count))
+        mean += move * (count / (seen + count))
+        seen += count
+    return mean, scatter / seen
+
+
+def _rounded(values: Tensor) -> tuple[float, ...]:
+    """Nine digits are all that float32 holds; those beyond depend on the number of threads.
+
+    With them, a run could not be resumed on another machine.
+    """
+    return tuple(float(f"{value:.9g}") for value in values.tolist())
