@@ -42,10 +42,10 @@ def test_methods_lists_every_method(capsys: pytest.CaptureFixture[str]) -> None:
         assert head.info.paper in printed
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["methods", "--help"]])
-def test_help_is_there(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["", "demo", "train", "evaluate", "methods"])
+def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        main(arguments)
+        main([*command.split(), "--help"])
     assert left.value.code == 0
     assert "usage: gemfi" in capsys.readouterr().out
 

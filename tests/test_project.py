@@ -360,3 +360,18 @@ def test_the_allow_list_is_short_and_names_what_exists(conftest: ModuleType) -> 
     entries = conftest.read_skips_allowed(ROOT / "tests" / SKIPS_ALLOWED)
     assert len(entries) <= 10
     assert [entry for entry in entries if not (ROOT / entry.split("::")[0]).exists()] == []
+
+
+# --- optional dependencies ---------------------------------------------------------------------
+
+
+def test_the_package_and_its_commands_import_without_the_extras() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('PIL', 'matplotlib', 'pyarrow'): sys.modules[name] = None\n"
+        "import gemfi, gemfi.cli\n"
+        "print(sorted(name for name in ('scipy', 'sklearn') if name in sys.modules))"
+    )
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"  # both take long to import, and few commands need them

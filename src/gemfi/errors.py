@@ -19,9 +19,21 @@ class RoleError(InputError):
     """A data split used for something that its role forbids, such as training on `ood-test`."""
 
 
+class MissingDataError(InputError):
+    """A data set whose files are not here; says where they were sought and how to get them."""
+
+
+class CheckFailedError(GemfiError):
+    """A check that was asked for found something wrong; the command line ends with exit code 1."""
+
+
 class CheckpointError(GemfiError):
     """A checkpoint that cannot be read, or that belongs to another run."""
 
 
 class NonFiniteLossError(GemfiError, ArithmeticError):
     """The loss became NaN or infinite; names the term, the step and the last good checkpoint."""
+
+
+class DownloadError(GemfiError):
+    """A file that could not be fetched, or that is not what its publisher has published."""

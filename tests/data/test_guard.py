@@ -1,4 +1,4 @@
-"""The guard of roles: every use against every role, and a task's own check."""
+"""The guard of roles: every use against every role."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from gemfi.data import USES, Role, Split, Task, require_classes, require_role, require_use
+from gemfi.data import USES, Role, Split, require_classes, require_role, require_use
 from gemfi.errors import InputError, RoleError
 
 X = torch.arange(24, dtype=torch.float32).reshape(12, 2)
@@ -82,43 +82,3 @@ class TestGuard:
     def test_two_classes_of_many_are_enough(self) -> None:
         made = split(y=Y.clamp(max=1) * 2)
         assert require_classes(made) is made
-
-
-class TestTask:
-    @staticmethod
-    def task(**changes: Any) -> Task:
-        fields: dict[str, Any] = {
-            "name": "toy",
-            "num_classes": 3,
-            "class_names": ("a", "b", "c"),
-            "ood_validation": {"near": split(Role.OOD_VALIDATION)},
-            "ood_test": {"far": split(Role.OOD_TEST)},
-        }
-        for role in ("train", "validation", "calibration", "test"):
-            fields[role] = split(Role(role))
-        return Task(**(fields | changes))
-
-    def test_lists_every_split(self) -> None:
-        roles = [made.role for made in self.task().splits()]
-        assert roles == [role for role in Role if role is not Role.AUXILIARY]
-
-    def test_refuses_a_test_split_as_training_data(self) -> None:
-        with pytest.raises(RoleError, match="'mine' has role test in the place of train"):
-            self.task(train=split(Role.TEST))
-
-    def test_refuses_an_ood_test_set_for_tuning(self) -> None:
-        with pytest.raises(RoleError, match="role ood-test in the place of ood-validation"):
-            self.task(ood_validation={"far": split(Role.OOD_TEST)})
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"class_names": ("a",)}, "1 class names for num_classes=3"),
-            ({"test": split(Role.TEST, num_classes=4)}, r"\(test\) has num_classes=4, expected 3"),
-            ({"ood_test": {"far": split(Role.OOD_TEST, x=X[:, :1])}}, r"samples \(1,\).*\(2,\)"),
-            ({"test": split(Role.TEST, x=X.to(torch.uint8))}, "uint8, but train has .*float32"),
-        ],
-    )
-    def test_refuses_splits_that_do_not_fit(self, changes: Any, message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            self.task(**changes)

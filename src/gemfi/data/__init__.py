@@ -1,29 +1,39 @@
 """Data with roles: splits, their guard, and the tasks that come with the package.
 
-To add a task, write a function that returns a `Task` in a file of its own and enter it in `TASKS`.
+To add a task, write a function that returns a `Task` in a file of its own and enter it in `TASKS`;
+to add a data set with files, see `gemfi.data.registry`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from gemfi.data.digits import digits
 from gemfi.data.guard import USES, require_classes, require_role, require_use
+from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, load, registered_task
 from gemfi.data.splits import Role, Split
 from gemfi.data.task import Task
 from gemfi.data.toys import line, line_probability, two_moons
 from gemfi.data.wrap import as_split
 
-TASKS: dict[str, Callable[..., Task]] = {
-    "digits": digits,
-    "two-moons": two_moons,
-    "line": line,
-}
-"""Name of a task -> the function that builds it."""
+TASKS: Final[Mapping[str, Callable[..., Task]]] = MappingProxyType(
+    {
+        "digits": digits,
+        "two-moons": two_moons,
+        "line": line,
+        **{name: partial(registered_task, name) for name in AGAINST},
+    }
+)
+"""Name of a task -> the function that builds it. Read-only."""
 
 __all__ = [
+    "DATA_SETS",
     "TASKS",
     "USES",
+    "DataSet",
     "Role",
     "Split",
     "Task",
@@ -31,6 +41,8 @@ __all__ = [
     "digits",
     "line",
     "line_probability",
+    "load",
+    "registered_task",
     "require_classes",
     "require_role",
     "require_use",

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gemfi.data.sampling import generator, stratified_indices
+from gemfi.data.cut import cut
+from gemfi.data.sampling import generator
 from gemfi.data.splits import Role, Split
 from gemfi.data.task import Task
 
 ID_DIGITS = tuple(range(7))
 OOD_VALIDATION_DIGITS = (7,)
 OOD_TEST_DIGITS = (8, 9)
-TEST_FRACTION, VALIDATION_FRACTION, CALIBRATION_FRACTION = 0.2, 0.1, 0.1  # of the ID images
 
 _NOISE, _SHUFFLED = 1, 2  # streams of the split seed
 
@@ -47,30 +47,17 @@ def digits(split_seed: int = 0) -> Task:
 
     inside = _of_classes(labels, ID_DIGITS)
     x, y = images[inside], labels[inside]  # 0..6 already: relabelling would change nothing
-    total = len(y)
-    held = torch.from_numpy(stratified_indices(y.numpy(), round(TEST_FRACTION * total), split_seed))
-    kept = torch.ones(total, dtype=torch.bool)
-    kept[held] = False
-
-    test = Split(x[held], y[held], Role.TEST, "digits", len(names), names)
-    train = Split(x[kept], y[kept], Role.TRAIN, "digits", len(names), names)
-    train, validation = train.carve(
-        round(VALIDATION_FRACTION * total), Role.VALIDATION, seed=split_seed
-    )
-    train, calibration = train.carve(
-        round(CALIBRATION_FRACTION * total), Role.CALIBRATION, seed=split_seed
-    )
+    splits = cut(x, y, names, "digits", seed=split_seed)
     sevens = images[_of_classes(labels, OOD_VALIDATION_DIGITS)]
     ood_test = {"digits-8-9": images[_of_classes(labels, OOD_TEST_DIGITS)]}
-    ood_test |= _far(test.x, split_seed)
+    ood_test |= _far(splits[Role.TEST].x, split_seed)
     return Task(
         name="digits",
-        num_classes=len(names),
         class_names=names,
-        train=train,
-        validation=validation,
-        calibration=calibration,
-        test=test,
+        train=splits[Role.TRAIN],
+        validation=splits[Role.VALIDATION],
+        calibration=splits[Role.CALIBRATION],
+        test=splits[Role.TEST],
         ood_validation={"digits-7": Split(sevens, None, Role.OOD_VALIDATION, "digits-7")},
         ood_test={key: Split(x, None, Role.OOD_TEST, key) for key, x in ood_test.items()},
     )

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
-from gemfi.data.splits import Role, Split
+import torch
+
+from gemfi.data.splits import ID_ROLES, Role, Split
 from gemfi.errors import InputError, RoleError
 
+if TYPE_CHECKING:
+    from gemfi.normalisation import Normalisation
 
-@dataclass(frozen=True, eq=False)
+Source = Split | Callable[[], Split]
+"""A split, or what reads it when it is first asked for."""
+
+
 class Task:
     """Four disjoint ID splits and named OOD sets, each with the role of its field.
 
+    A source that is a function is called when its split is first asked for, and once: training on
+    a task never opens its test files.
+
     Args:
         name: as in `TASKS`.
-        num_classes: C.
         class_names: C names.
         train: for weights and statistics.
         validation: for selection, temperature and tuning.
@@ -23,52 +33,122 @@ class Task:
         test: to report.
         ood_validation: name -> OOD set for tuning.
         ood_test: name -> OOD set to report.
+        normalisation: of the inputs, where the data set has customary constants.
+        absent: OOD set -> why it is not among them; for sets that are known, but not here.
     """
 
-    name: str
-    num_classes: int
-    class_names: tuple[str, ...]
-    train: Split
-    validation: Split
-    calibration: Split
-    test: Split
-    ood_validation: Mapping[str, Split]
-    ood_test: Mapping[str, Split]
+    def __init__(
+        self,
+        name: str,
+        class_names: tuple[str, ...],
+        *,
+        train: Source,
+        validation: Source,
+        calibration: Source,
+        test: Source,
+        ood_validation: Mapping[str, Source],
+        ood_test: Mapping[str, Source],
+        normalisation: Normalisation | None = None,
+        absent: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name, self.class_names = name, tuple(class_names)
+        self.num_classes = len(self.class_names)
+        self.normalisation = normalisation
+        self.absent = dict(absent or {})
+        self._sample: tuple[torch.Size, torch.dtype] | None = None
+        self._train = self._lazy(Role.TRAIN, train)
+        self._validation = self._lazy(Role.VALIDATION, validation)
+        self._calibration = self._lazy(Role.CALIBRATION, calibration)
+        self._test = self._lazy(Role.TEST, test)
+        self.ood_validation = self._mapping(Role.OOD_VALIDATION, ood_validation)
+        self.ood_test = self._mapping(Role.OOD_TEST, ood_test)
 
-    def __post_init__(self) -> None:
-        if len(self.class_names) != self.num_classes:
-            raise InputError(
-                f"task {self.name!r}: {len(self.class_names)} class names for "
-                f"num_classes={self.num_classes}"
-            )
-        expected = (self.train.x.shape[1:], self.train.x.dtype)
-        for role, split in self._with_roles():
-            if split.role is not role:
-                raise RoleError(
-                    f"task {self.name!r}: split {split.name!r} has role {split.role} in the place "
-                    f"of {role}"
-                )
-            if (split.x.shape[1:], split.x.dtype) != expected:
-                raise InputError(
-                    f"task {self.name!r}: split {split.name!r} ({role}) has samples "
-                    f"{tuple(split.x.shape[1:])} {split.x.dtype}, but train has "
-                    f"{tuple(expected[0])} {expected[1]}"
-                )
-        for split in (self.train, self.validation, self.calibration, self.test):
-            if split.num_classes != self.num_classes:
-                raise InputError(
-                    f"task {self.name!r}: split {split.name!r} ({split.role}) has "
-                    f"num_classes={split.num_classes}, expected {self.num_classes}"
-                )
+    @property
+    def train(self) -> Split:
+        """For weights and statistics."""
+        return self._train.get()
+
+    @property
+    def validation(self) -> Split:
+        """For selection, temperature and tuning."""
+        return self._validation.get()
+
+    @property
+    def calibration(self) -> Split:
+        """For policies."""
+        return self._calibration.get()
+
+    @property
+    def test(self) -> Split:
+        """To report."""
+        return self._test.get()
 
     def splits(self) -> Iterator[Split]:
         """Every split: train, validation, calibration, test, then the OOD sets."""
-        return (split for _, split in self._with_roles())
+        yield from (self.train, self.validation, self.calibration, self.test)
+        yield from self.ood_validation.values()
+        yield from self.ood_test.values()
 
-    def _with_roles(self) -> Iterator[tuple[Role, Split]]:
-        yield Role.TRAIN, self.train
-        yield Role.VALIDATION, self.validation
-        yield Role.CALIBRATION, self.calibration
-        yield Role.TEST, self.test
-        yield from ((Role.OOD_VALIDATION, split) for split in self.ood_validation.values())
-        yield from ((Role.OOD_TEST, split) for split in self.ood_test.values())
+    def _lazy(self, role: Role, source: Source) -> _Lazy:
+        lazy = _Lazy(source, partial(self._check, role))
+        if isinstance(source, Split):
+            lazy.get()  # say at once what is wrong with it
+        return lazy
+
+    def _mapping(self, role: Role, sources: Mapping[str, Source]) -> Mapping[str, Split]:
+        return _LazyMapping({name: self._lazy(role, each) for name, each in sources.items()})
+
+    def _check(self, role: Role, split: Split) -> None:
+        if split.role is not role:
+            raise RoleError(
+                f"task {self.name!r}: split {split.name!r} has role {split.role} in the place of "
+                f"{role}"
+            )
+        if role in ID_ROLES and split.num_classes != self.num_classes:
+            raise InputError(
+                f"task {self.name!r}: split {split.name!r} ({role}) has "
+                f"num_classes={split.num_classes}, but there are {self.num_classes} class names"
+            )
+        sample = (split.x.shape[1:], split.x.dtype)
+        if self._sample is None:
+            self._sample = sample
+        elif sample != self._sample:
+            raise InputError(
+                f"task {self.name!r}: split {split.name!r} ({role}) has samples "
+                f"{tuple(sample[0])} {sample[1]}, but the others have {tuple(self._sample[0])} "
+                f"{self._sample[1]}"
+            )
+
+
+class _Lazy:
+    """A split that is read and checked once, when it is asked for."""
+
+    def __init__(self, source: Source, check: Callable[[Split], None]) -> None:
+        self.source, self.check = source, check
+        self.split: Split | None = None
+
+    def get(self) -> Split:
+        if self.split is None:
+            split = self.source if isinstance(self.source, Split) else self.source()
+            self.check(split)
+            self.split = split
+        return self.split
+
+
+class _LazyMapping(Mapping[str, Split]):
+    """Names at once, splits when they are asked for."""
+
+    def __init__(self, members: Mapping[str, _Lazy]) -> None:
+        self.members = dict(members)
+
+    def __getitem__(self, name: str) -> Split:
+        return self.members[name].get()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.members  # the inherited one would read the split
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)

@@ -172,7 +172,6 @@ def _task(
 
     return Task(
         name=name,
-        num_classes=len(class_names),
         class_names=class_names,
         train=labelled(Role.TRAIN, n),
         validation=labelled(Role.VALIDATION, n // 2),

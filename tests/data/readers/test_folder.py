@@ -135,6 +135,50 @@ class TestConversion:
         read = read_image_folder(tmp_path, size=(6, 4), resample=resample).images[0]
         np.testing.assert_array_equal(read, image.transpose(2, 0, 1))
 
+    def test_crop_keeps_the_middle(self, tmp_path: Path) -> None:
+        """Wide, tall and square pictures: what is left has the proportions of the size."""
+        wide, tall, square = picture(4, 10), picture(12, 4), picture(4, 4)
+        for name, image in (("a", wide), ("b", tall), ("c", square)):
+            save(tmp_path / f"{name}.png", image)
+        read = read_image_folder(tmp_path, size=4, crop=True).images  # no resizing is left to do
+        expected = [wide[:, 3:7], tall[4:8], square]
+        np.testing.assert_array_equal(read, np.stack(expected).transpose(0, 3, 1, 2))
+
+    def test_crop_to_a_size_that_is_not_square(self, tmp_path: Path) -> None:
+        image = picture(8, 8)
+        save(tmp_path / "a.png", image)
+        read = read_image_folder(tmp_path, size=(4, 8), crop=True).images[0]
+        np.testing.assert_array_equal(read, image[2:6].transpose(2, 0, 1))
+
+    @pytest.mark.parametrize(("side", "start"), [(7, 1), (8, 2)])
+    def test_crop_of_an_uneven_rest(self, tmp_path: Path, side: int, start: int) -> None:
+        """The odd pixel is lost at the end."""
+        image = picture(4, side)
+        save(tmp_path / "a.png", image)
+        read = read_image_folder(tmp_path, size=4, crop=True).images[0]
+        np.testing.assert_array_equal(read, image[:, start : start + 4].transpose(2, 0, 1))
+
+    def test_crop_then_resize(self, tmp_path: Path) -> None:
+        image = picture(8, 20)
+        save(tmp_path / "a.png", image)
+        read = read_image_folder(tmp_path, size=4, crop=True, resample="box").images[0]
+        means = image[:, 6:14].reshape(4, 2, 4, 2, 3).mean((1, 3)).transpose(2, 0, 1)
+        assert np.abs(read - means).max() <= 1
+        stretched = read_image_folder(tmp_path, size=4, resample="box").images[0]
+        assert (stretched != read).any()  # which is the default
+
+    def test_crop_of_a_picture_that_is_thinner_than_a_pixel_of_the_size(
+        self, tmp_path: Path
+    ) -> None:
+        save(tmp_path / "a.png", picture(1, 300, value=77))
+        read = read_image_folder(tmp_path, size=(32, 32), crop=True).images
+        assert read.shape == (1, 3, 32, 32)
+        assert (read == 77).all()
+
+    def test_crop_needs_a_size(self, tmp_path: Path) -> None:
+        save(tmp_path / "a.png", picture())
+        fails(tmp_path, "crop cuts to the shape of size: give size= as well", crop=True)
+
     def test_sizes_that_differ(self, tmp_path: Path) -> None:
         first, other = save(tmp_path / "a.png", picture()), save(tmp_path / "b.png", picture(4, 6))
         fails(tmp_path, r"a\.png is 4×6, .*b\.png is 6×4 \(width × height\).*size=", first, other)

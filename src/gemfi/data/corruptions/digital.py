@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from PIL import Image
 from scipy import ndimage
 
 from gemfi.data.corruptions.record import Constants, Floats, Rngs, quantised, stacked
 from gemfi.data.corruptions.sampling import bilinear
+from gemfi.data.readers.base import require_module
 
 
 def brightness(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
@@ -81,8 +82,8 @@ def pixelate(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: AR
     size = x.shape[-1]
     small = int(size * factor)
 
-    def coarse(image: Image.Image) -> Image.Image:
-        box = Image.Resampling.BOX
+    def coarse(image: Any, pillow: Any) -> Any:
+        box = pillow.Resampling.BOX
         return image.resize((small, small), box).resize((size, size), box)
 
     return _through_pillow(x, coarse)
@@ -92,15 +93,17 @@ def jpeg_compression(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # 
     """Encoded as JPEG of the given quality, and decoded."""
     (quality,) = constants
 
-    def encoded(image: Image.Image) -> Image.Image:
+    def encoded(image: Any, pillow: Any) -> Any:
         file = io.BytesIO()
         image.save(file, "JPEG", quality=int(quality))
-        return Image.open(file)
+        return pillow.open(file)
 
     return _through_pillow(x, encoded)
 
 
-def _through_pillow(x: Floats, change: Callable[[Image.Image], Image.Image]) -> Floats:
+def _through_pillow(x: Floats, change: Callable[[Any, Any], Any]) -> Floats:
+    """Apply `change(image, the module PIL.Image)` to each image as bytes."""
+    pillow = require_module("PIL.Image", "this corruption")
     images = quantised(x).transpose(0, 2, 3, 1)
-    changed = [np.asarray(change(Image.fromarray(image))) for image in images]
+    changed = [np.asarray(change(pillow.fromarray(image), pillow)) for image in images]
     return np.stack(changed).transpose(0, 3, 1, 2) / 255

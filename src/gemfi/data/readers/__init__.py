@@ -8,7 +8,7 @@ anything, and none allocates what a header claims before comparing it with what 
 from __future__ import annotations
 
 from gemfi.data.readers.arrays import read_array_pictures, read_npy, read_npz
-from gemfi.data.readers.base import Pictures
+from gemfi.data.readers.base import Pictures, channels_first
 from gemfi.data.readers.cifar import (
     read_cifar10_binary,
     read_cifar10_python,
@@ -23,6 +23,7 @@ from gemfi.data.readers.table import Table, read_csv, read_parquet
 __all__ = [
     "Pictures",
     "Table",
+    "channels_first",
     "read_array_pictures",
     "read_cifar10_binary",
     "read_cifar10_python",

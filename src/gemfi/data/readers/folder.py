@@ -1,7 +1,8 @@
 """Folders of images, read with pillow: PNG, JPEG, BMP and WEBP, and no other decoder.
 
 Pixels are taken as stored: EXIF orientation is not applied and transparency is dropped. Resizing
-stretches an image to the size asked for; both filters look at every pixel (no aliasing):
+stretches an image to the size asked for, unless it is cropped to its shape first; both filters look
+at every pixel (no aliasing):
 
 - `lanczos`: windowed sinc, the sharper one, and the default;
 - `box`: the mean of the pixels under each new one, so that 64 to 32 is the mean of 2×2 blocks.
@@ -56,6 +57,7 @@ class _Recipe:
     size: tuple[int, int] | None  # H, W
     resample: Filter
     max_pixels: int
+    crop: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in {"RGB", "L"}:
@@ -64,6 +66,8 @@ class _Recipe:
             raise InputError(f"resample must be lanczos or box, got {self.resample!r}")
         if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
             raise InputError(f"size must be two positive numbers (H, W), got {self.size}")
+        if self.crop and self.size is None:
+            raise InputError("crop cuts to the shape of size: give size= as well")
 
 
 def read_image_folder(
@@ -72,6 +76,7 @@ def read_image_folder(
     size: int | tuple[int, int] | None = None,
     mode: Mode = "RGB",
     resample: Filter = "lanczos",
+    crop: bool = False,
     max_pixels: int = MAX_PIXELS,
 ) -> base.Pictures:
     """Read a folder with a sub-folder for each class, or a flat one, which has no labels.
@@ -85,11 +90,13 @@ def read_image_folder(
         size: (H, W), or one number for both; None keeps the size, which all must then share.
         mode: `RGB` for three channels, `L` for one (luma, ITU-R 601).
         resample: the filter that resizes.
+        crop: cut each image, in its middle, to the proportions of `size` before it is resized,
+            where it would be stretched otherwise.
         max_pixels: an image with more is refused.
     """
     folder = base.require_folder(path)
     size = (size, size) if isinstance(size, int) else size
-    recipe = _Recipe(mode, size, resample, max_pixels)
+    recipe = _Recipe(mode, size, resample, max_pixels, crop)
     entries = [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith(".")]
     classes = [entry for entry in entries if entry.is_dir()]
     loose = _images_among(entry for entry in entries if entry.is_file())
@@ -231,6 +238,16 @@ def _converted(image: Any, recipe: _Recipe) -> npt.NDArray[np.uint8]:
     image = image.convert(recipe.mode)
     if recipe.size is not None:
         height, width = recipe.size
+        if recipe.crop:
+            image = image.crop(_middle(image.size, width, height))
         filters = {"lanczos": Image.Resampling.LANCZOS, "box": Image.Resampling.BOX}
         image = image.resize((width, height), filters[recipe.resample])
     return np.asarray(image, np.uint8)
+
+
+def _middle(size: tuple[int, int], width: int, height: int) -> tuple[int, int, int, int]:
+    """The largest box in the middle of an image with the proportions of width × height."""
+    scale = min(size[0] / width, size[1] / height)
+    wide, tall = max(1, round(scale * width)), max(1, round(scale * height))
+    left, top = (size[0] - wide) // 2, (size[1] - tall) // 2
+    return left, top, left + wide, top + tall

@@ -1,0 +1,94 @@
+"""The command line: one function a command, here or in a file of its own beside this.
+
+To add a command, write the function (its docstring and arguments become `--help`) and enter it in
+`COMMANDS`, or in the table of its group.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import tyro
+
+from gemfi._version import __version__
+from gemfi.cli.data import DATA_COMMANDS
+from gemfi.cli.runs import evaluate, train
+from gemfi.demo import command
+from gemfi.errors import CheckFailedError, GemfiError
+from gemfi.methods import table
+
+
+def demo(
+    out: str = "demo-out", seed: int = 0, json: str | None = None, *, quick: bool = False
+) -> None:
+    """Train on digits and toy data, print a table, write figures and a report.
+
+    Softmax, EDL, GEM-CORE, GEM-MIX and GEM-FI learn the digits 0 to 6 and meet 8, 9 and synthetic
+    images; EDL and GEM-FI learn two toys. Nothing is downloaded.
+
+    Args:
+        out: folder for the figures and report.html; it is created.
+        seed: of weights and training.
+        json: also write the numbers to this file.
+        quick: fewer epochs and so a coarser picture, in seconds.
+    """
+    command.main(out=out, seed=seed, json_file=json, quick=quick)
+
+
+def methods() -> None:
+    """List the methods with their papers and scores."""
+    print(table.render("text"))
+
+
+def data(arguments: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> None:
+    """List, fetch, verify, describe and corrupt data sets: see gemfi data --help."""
+    raise NotImplementedError(arguments)  # `main` hands a group to its own table
+
+
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "demo": demo,
+    "train": train,
+    "evaluate": evaluate,
+    "data": data,
+    "methods": methods,
+}
+
+GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
+    "data": ("The data sets of the paper, and corrupted copies of them.", DATA_COMMANDS),
+}
+"""Commands with commands of their own: a description and their table."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0, 1 for a check that failed, 2 for bad input, 130."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments == ["--version"]:
+        print(f"gemfi {__version__}")
+        return 0
+    try:
+        _run(arguments)
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (GemfiError, OSError) as error:
+        print(f"gemfi: error: {error}", file=sys.stderr)
+        return 1 if isinstance(error, CheckFailedError) else 2
+    except KeyboardInterrupt:
+        print("gemfi: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(arguments: list[str]) -> None:
+    prog, text = "gemfi", "Single-pass uncertainty for PyTorch classifiers."
+    commands: Mapping[str, Callable[..., Any]] = COMMANDS
+    if arguments and arguments[0] in GROUPS:
+        prog = f"gemfi {arguments[0]}"
+        text, commands = GROUPS[arguments[0]]
+        arguments = arguments[1:]
+    tyro.extras.subcommand_cli_from_dict(
+        dict(commands), prog=prog, description=text, args=arguments
+    )

@@ -1,0 +1,252 @@
+"""`gemfi data`: what is known, what is here, and how to get the rest."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import tyro
+
+from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, data_set, load
+from gemfi.data.registry.corrupted import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
+from gemfi.data.registry.download import fetch_file
+from gemfi.data.registry.load import find_form
+from gemfi.data.registry.verify import State, is_fetched, verify
+from gemfi.errors import CheckFailedError, InputError
+from gemfi.places import DATA_VARIABLE, data_root
+
+MIRROR_VARIABLE: Final = "GEMFI_MIRROR"
+_WIDTH: Final = 100
+
+Names = Annotated[tuple[str, ...], tyro.conf.Positional]
+Name = Annotated[str, tyro.conf.Positional]
+
+
+def list_sets() -> None:
+    """List every data set, and what of it is here."""
+    root = data_root()
+    rows = [
+        (entry.name, _shape(entry), str(entry.num_classes), _here(entry, root))
+        for entry in DATA_SETS.values()
+    ]
+    rows.insert(0, ("name", "shape", "classes", "here"))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for number, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[3]]).rstrip())
+        if number == 0:
+            print("─" * _WIDTH)
+    print(f"\nData folder: {root} ({_why_there()}).")
+    print("gemfi data info NAME describes a set; gemfi data fetch NAME downloads it.")
+
+
+def fetch(names: Names, mirror: str | None = None) -> None:
+    """Download data sets: resumes, checks the published checksums, keeps what is here.
+
+    Args:
+        names: of the sets.
+        mirror: seek the files below this address in place of the publishers'; the environment
+            variable GEMFI_MIRROR does the same.
+    """
+    if not names:
+        raise InputError(f"which data set? known: {', '.join(DATA_SETS)}")
+    root, entries = data_root(), [data_set(name) for name in names]
+    mirror = mirror or os.environ.get(MIRROR_VARIABLE) or None
+    for entry in entries:
+        for remote in entry.files:
+            if is_fetched(entry, remote, root):
+                print(f"{entry.name}: {remote.path} is here already")
+                continue
+            print(f"{entry.name}: fetching {remote.path}{_size(remote.size)}", flush=True)
+            done = fetch_file(remote, root, mirror=mirror)
+            checked = "checksum as published" if done.verified else "no checksum is published"
+            print(f"{entry.name}: wrote {done.path} ({checked})")
+
+
+def verify_sets(names: Names) -> None:
+    """Compare files with their published checksums, and read them; exit code 1 if any differs.
+
+    Args:
+        names: of the sets; none for every set of which something is here.
+    """
+    root = data_root()
+    chosen = [data_set(name) for name in names] or [
+        entry for entry in DATA_SETS.values() if _parts_here(entry, root)
+    ]
+    if not chosen:
+        print(f"Nothing to verify: no data set is in {root}.")
+    wrong = 0
+    for entry in chosen:
+        checks = verify(entry, root)
+        absent = [check for check in checks if check.state is State.MISSING]
+        if len(absent) == len(entry.parts):
+            print(f"{entry.title}: not in {root}; gemfi data fetch {entry.name} gets it")
+            continue
+        print(entry.title)
+        if not checks:
+            print("  our own corruptions, made here: nothing published to compare them with")
+        for check in checks:
+            print(f"  {check.state.value:<9}{check.what}: {check.detail}")
+            wrong += check.state in (State.DIFFERS, State.BROKEN)
+    if wrong:
+        raise CheckFailedError(f"{wrong} of the lines above are not as published")
+
+
+def info(name: Name) -> None:
+    """Describe a data set: files, addresses, checksums, licence, splits, roles, citation.
+
+    Args:
+        name: of the set.
+    """
+    entry, root = data_set(name), data_root()
+    lines = [
+        f"{entry.title}: {entry.summary}",
+        "",
+        *_field("shape", f"{_shape(entry)}, {entry.num_classes} classes, uint8"),
+        *_field("classes", ", ".join(entry.class_names) if entry.class_names else "see the files"),
+        *_field("mean, std", _constants(entry)),
+        *_field("licence", entry.licence),
+        *_field("cite", entry.citation),
+        *_field("page", entry.homepage),
+        *_field("note", entry.note),
+        *_field("here", _here(entry, root)),
+        *_field("folder", str(root)),
+        "",
+        "Splits and what each may be used for:",
+        *_splits(entry),
+        "",
+        "Files:",
+    ]
+    for remote in entry.files:
+        lines.append(f"  {remote.path}{_size(remote.size)}")
+        lines.append(f"    {remote.url}")
+        lines.append(f"    {remote.checksum or 'no checksum is published'}")
+    print("\n".join(lines))
+
+
+def corrupt(
+    name: Name, types: tuple[str, ...] = (), out: str | None = None, seed: int = MADE_SEED
+) -> None:
+    """Corrupt the test images of mnist or cifar10, in the layout of MNIST-C or CIFAR-10-C.
+
+    Args:
+        name: mnist or cifar10.
+        types: which corruptions; all of them by default (15 or 19).
+        out: folder to write to; by default one in the data folder, from which mnist-c and
+            cifar10-c are read where the published files are not here.
+        seed: of the random draws; another than the default needs --out.
+    """
+    from gemfi.data.corruptions import write_published_layout  # noqa: PLC0415 - slow to import
+
+    if name not in PUBLISHED_FOLDERS:
+        raise InputError(
+            f"no corruptions of {name!r}; expected one of {', '.join(PUBLISHED_FOLDERS)}"
+        )
+    root, published = data_root(), PUBLISHED_FOLDERS[name]
+    folder = Path(out) if out is not None else root / GENERATED / published
+    if out is None and seed != MADE_SEED:
+        raise InputError(
+            f"--seed {seed} needs --out: {folder} holds corruptions of seed {MADE_SEED}"
+        )
+    if folder.resolve() == (root / published).resolve():
+        raise InputError(f"--out {folder} is the place of the published files; choose another")
+    test = load(name, "test")
+    written = write_published_layout(
+        test.x, test.labels, folder, family=name, names=types or None, seed=seed
+    )
+    print(f"Wrote {len(written)} files to {folder}: {test.name} under {_count(types, name)}.")
+    print("These are our own corruptions, not the published arrays: see docs/corruptions.md.")
+
+
+DATA_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "list": list_sets,
+    "fetch": fetch,
+    "verify": verify_sets,
+    "info": info,
+    "corrupt": corrupt,
+}
+"""Name of a command of `gemfi data` -> its function."""
+
+
+def _shape(entry: DataSet) -> str:
+    return "×".join(map(str, entry.shape))
+
+
+def _size(size: int | None) -> str:
+    if size is None:
+        return ""
+    return f" ({size / 1e6:,.1f} MB)" if size >= 1e5 else f" ({size / 1e3:,.0f} kB)"
+
+
+def _count(types: tuple[str, ...], name: str) -> str:
+    corrupted = {"mnist": "mnist-c", "cifar10": "cifar10-c"}[name]
+    every = len({part.rsplit("-", 1)[0] for part in DATA_SETS[corrupted].parts})
+    return f"{len(types) or every} corruptions"
+
+
+def _why_there() -> str:
+    named = os.environ.get(DATA_VARIABLE)
+    return DATA_VARIABLE if named else f"set {DATA_VARIABLE} to use another"
+
+
+def _parts_here(entry: DataSet, root: Path) -> dict[str, bool]:
+    """Part that is here -> whether it is made here, and not published."""
+    forms = {name: find_form(entry, name, root) for name in entry.parts}
+    return {name: form.made for name, form in forms.items() if form is not None}
+
+
+def _here(entry: DataSet, root: Path) -> str:
+    found = _parts_here(entry, root)
+    if not found:
+        return "no"
+    made, total = sum(found.values()), len(entry.parts)
+    if made == total:
+        return "no, but made from the test images when asked for"
+    if total > 2:
+        return f"{len(found) - made} of {total} published" + (f", {made} made here" if made else "")
+    labels = []
+    for name in entry.parts:
+        form = find_form(entry, name, root)
+        labels.append(f"no {name}" if form is None else form.label)
+    return "; ".join(labels)
+
+
+def _constants(entry: DataSet) -> str:
+    if entry.mean is None or entry.std is None:
+        return "none"
+    return f"{', '.join(map(str, entry.mean))}; {', '.join(map(str, entry.std))} (of [0, 1])"
+
+
+def _field(name: str, text: str) -> list[str]:
+    indent = " " * 11
+    lines = textwrap.wrap(text, _WIDTH - len(indent), break_on_hyphens=False)
+    return [f"{name if not number else '':<11}{line}" for number, line in enumerate(lines)]
+
+
+def _splits(entry: DataSet) -> list[str]:
+    if len(entry.parts) > 4:
+        first = next(iter(entry.parts.values()))
+        text = f"{len(entry.parts)} of {first.count:,}, each {', '.join(first.roles)}: "
+        return textwrap.wrap(
+            text + ", ".join(entry.parts), _WIDTH - 2, initial_indent="  ", subsequent_indent="  "
+        )
+    lines = []
+    for name, part in entry.parts.items():
+        kept = part.count - 2 * entry.held_out if name == "train" else part.count
+        lines.append(f"  {name:<14}{kept:>7,}  {', '.join(part.roles)}")
+        if name == "train" and entry.held_out:
+            lines += [
+                f"  {carved:<14}{entry.held_out:>7,}  {carved} (carved out of train)"
+                for carved in ("validation", "calibration")
+            ]
+    against = AGAINST.get(entry.name)
+    if against is not None:
+        lines.append("")
+        lines.append(
+            f"As a task: tuned on {', '.join(against.validation)}; judged against "
+            f"{', '.join(against.test)}"
+        )
+    return lines

@@ -1,0 +1,212 @@
+"""`gemfi train` and `gemfi evaluate`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from gemfi.data import TASKS, Task
+from gemfi.data.augmentation import AUGMENTATIONS
+from gemfi.errors import InputError
+from gemfi.files import to_json, write_atomically
+from gemfi.places import runs_root
+from gemfi.runs import OwnData, Record, Run, RunSpec, evaluate_run, find_task, make_spec, train_run
+from gemfi.runs.compare import comparison, means
+from gemfi.runs.folder import FILES
+from gemfi.runs.summary import every_score, headline, terminal
+from gemfi.runs.text import CONVENTIONS
+from gemfi.runs.work import is_finished
+
+_RECIPES = "(default: the recipe's)"
+_Whole = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=_RECIPES)]
+_Real = Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint=_RECIPES)]
+_Select = Annotated[
+    Literal["last", "best"] | None,
+    tyro.conf.arg(metavar="{last,best}", help_behavior_hint=_RECIPES),
+]
+_Augmentation = Annotated[
+    Literal["none", "standard", "daedl", "strong"] | None,
+    tyro.conf.arg(metavar="{none,standard,daedl,strong}", help_behavior_hint=_RECIPES),
+]
+_Settings = tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")
+_Name = tyro.conf.arg(metavar="NAME", help_behavior_hint="")
+_Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is trained, and how.
+
+    Attributes:
+        method: see gemfi methods.
+        recipe: the library's settings, or the paper's (mnist and cifar10).
+        backbone: convnet, resnet18 or mlp; by default what suits the task's samples.
+        backbone_options: such as width=16 dropout=0.1 spectral.kind=off.
+        epochs: passes over the training data.
+        batch_size: samples a step.
+        learning_rate: at the start of the cosine decay.
+        weight_decay: on weight matrices.
+        seed: of weights and training.
+        select: keep the last epoch, or the one with the best validation NLL.
+        augmentation: of training images.
+        settings: fields of the method's configuration, such as fi_reg_weight=0.1
+            outliers.kind=none.
+        normalise: standardise inputs by the data set's customary constants, where it has some.
+    """
+
+    method: str = "gem-fi"
+    recipe: Literal["default", "paper"] = "default"
+    backbone: Annotated[str | None, _Name] = None
+    backbone_options: Annotated[tuple[str, ...], _Settings] = ()
+    epochs: _Whole = None
+    batch_size: _Whole = None
+    learning_rate: _Real = None
+    weight_decay: _Real = None
+    seed: _Whole = None
+    select: _Select = None
+    augmentation: _Augmentation = None
+    settings: Annotated[tuple[str, ...], _Settings, tyro.conf.arg(name="set")] = ()
+    normalise: bool = True
+
+    def spec(self, name: str, task: Task, own: OwnData) -> RunSpec:
+        """The run that was chosen."""
+        names = ("epochs", "batch_size", "learning_rate", "weight_decay", "seed", "select")
+        changes = {field: getattr(self, field) for field in names}
+        if self.augmentation is not None:
+            changes["augmentation"] = AUGMENTATIONS[self.augmentation]
+        return make_spec(
+            name,
+            self.method,
+            task,
+            recipe=self.recipe,
+            backbone=self.backbone,
+            options=self.backbone_options,
+            settings=self.settings,
+            train=changes,
+            normalise=self.normalise,
+            own=own,
+        )
+
+
+def train(
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")],
+    choices: Annotated[Choices, tyro.conf.arg(name="")] = Choices(),  # noqa: B008 - frozen
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),  # noqa: B008 - frozen
+    out: Annotated[str | None, _Path] = None,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Train a model on a task, in a folder from which it can be resumed and opened.
+
+    The same command again goes on where the run was stopped. Test data are not used.
+
+    Args:
+        task: what to learn, such as digits, mnist or cifar10; or the path of your own data: a
+            folder with a sub-folder of images for each class, or a file .npz, .csv, .parquet.
+        choices: what is trained, and how.
+        own: how your own data are read.
+        out: folder of the run; by default below GEMFI_RUNS, or the platform's data folder.
+        fresh: delete a run that is in the folder, and begin anew.
+        quiet: print the folder of the run, and nothing else.
+    """
+    own = replace(
+        own,
+        ood_validation=tuple(map(_absolute, own.ood_validation)),
+        ood_test=tuple(map(_absolute, own.ood_test)),
+    )
+    data = find_task(task, own)
+    spec = choices.spec(task if task in TASKS else _absolute(task), data, own)
+    folder = default_folder(spec, data.name) if out is None else Path(out)
+    done = not fresh and is_finished(folder)
+
+    def started(record: Record) -> None:
+        if not quiet:
+            print(f"{headline(record)}\nRun: {folder}\n", flush=True)
+            if done:
+                print("This run had finished; --fresh would train it again.")
+
+    progress = False if quiet else None
+    try:
+        run = train_run(spec, folder, progress=progress, task=data, fresh=fresh, started=started)
+    except KeyboardInterrupt:
+        again = "the same command without --fresh" if fresh else "the same command"
+        print(f"gemfi: what was done is in {folder}; {again} resumes", file=sys.stderr)
+        raise
+    print(folder if quiet else _ending(run))
+
+
+def evaluate(
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")],
+    json: Annotated[str | None, _Path] = None,
+) -> None:
+    """Evaluate finished runs on test data and on every OOD set that is here.
+
+    One run is shown with every score; several are one table, a line a run, with the mean of runs
+    that differ by their seed alone. The numbers go into each run's metrics.json and summary.md.
+
+    Args:
+        runs: folders, as gemfi train prints them.
+        json: also write all the numbers to this file.
+    """
+    if not runs:
+        raise InputError("give the folder of a run, or of several")
+    _check_json(json)
+    opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
+    wanted = dict.fromkeys((run.spec.task, run.spec.own) for run in opened)
+    tasks = {each: find_task(*each) for each in wanted}
+    found = [evaluate_run(run, tasks[run.spec.task, run.spec.own]) for run in opened]
+    print(comparison(found))
+    if len(found) == 1:
+        print(f"\n{every_score(found[0].metrics()['test'])}")
+    for task in tasks.values():
+        for ood, reason in task.absent.items():
+            print(f"\n{task.name} against {ood}: not here. {reason}")
+    print(f"\n{CONVENTIONS}")
+    if json is not None:
+        write_atomically(Path(json), to_json(_all_numbers(found), indent=1).encode() + b"\n")
+        print(f"Wrote {json}.")
+
+
+def _absolute(path: str) -> str:
+    """So that a run finds its data again from another folder."""
+    return str(Path(path).expanduser().resolve())
+
+
+def default_folder(spec: RunSpec, task: str) -> Path:
+    """Where a run goes by default: the same spec, the same folder."""
+    safe = re.sub(r"[^\w.-]+", "-", task).strip("-.") or "task"
+    return runs_root() / safe / spec.name
+
+
+def _ending(run: Run) -> str:
+    return (
+        f"{terminal(run, run.metrics())}\n\nFiles: {', '.join(FILES)}\nin {run.folder}\n"
+        f"Test data were not used; to do so: gemfi evaluate {shlex.quote(str(run.folder))}"
+    )
+
+
+def _all_numbers(runs: list[Run]) -> dict[str, Any]:
+    return {
+        "runs": [
+            {"folder": str(run.folder), "spec": run.spec.to_plain(), **run.metrics()}
+            for run in runs
+        ],
+        "means": means(runs),
+    }
+
+
+def _check_json(json: str | None) -> None:
+    """Fail before the work and not after it."""
+    if json is None:
+        return
+    if Path(json).is_dir():
+        raise InputError(f"--json {json} is a folder; give a file")
+    if not Path(json).resolve().parent.is_dir():
+        raise InputError(f"--json {json}: its folder does not exist")

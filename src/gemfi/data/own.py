@@ -1,0 +1,160 @@
+"""A user's own files as a task: a folder of images, an npz archive, a CSV or parquet table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gemfi.data import readers
+from gemfi.data.cut import cut
+from gemfi.data.splits import Role, Split
+from gemfi.data.task import Task
+from gemfi.errors import InputError
+from gemfi.normalisation import Normalisation
+
+_TABLES: Final = {".csv": readers.read_csv, ".parquet": readers.read_parquet}
+_FORMATS: Final = (
+    "own data is a folder with a sub-folder of images for each class, or a file: .npz, .csv, "
+    ".parquet"
+)
+_KEYS: Final = (("x", "y"), ("images", "labels"))  # of an npz archive
+
+Paths = Mapping[str, Path | str]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How files are to be read."""
+
+    label: str | int
+    size: int | None
+    grey: bool
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a file or folder holds; all but the inputs where there is such a thing."""
+
+    x: Tensor
+    y: Tensor | None = None
+    class_names: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None  # of a table
+
+
+def task_from_path(
+    path: Path | str,
+    *,
+    label: str | int = -1,
+    size: int | None = None,
+    grey: bool = False,
+    ood_validation: Paths | None = None,
+    ood_test: Paths | None = None,
+) -> Task:
+    """Cut a labelled set in one file or folder into the four splits of a task.
+
+    A fifth is held out for test, a tenth each for validation and calibration, always the same.
+    Rows and images are normalised with the mean and the spread of the training part.
+
+    - a folder has a sub-folder of images for each class;
+    - `.npz` holds `x` and `y`, or `images` and `labels`: (N, ...) numbers or uint8 images, and
+      labels counted from 0;
+    - `.csv` and `.parquet` hold a column for each feature and one for the label.
+
+    Args:
+        path: the file or folder.
+        label: of a table, the column of the labels, by name or index; the last by default.
+        size: of a folder, make every image size × size, cropped to a square.
+        grey: of a folder, read one channel in place of three.
+        ood_validation: name -> a file or folder of the same kind, for tuning. Its labels do not
+            matter, but a table needs the column all the same.
+        ood_test: likewise; to report.
+    """
+    path, kind = Path(path), _Kind(label, size, grey)
+    own = _read(path, kind)
+    if own.y is None or own.class_names is None:
+        raise InputError(f"{path} has no labels: {_expected(path)}")
+    splits = cut(own.x, own.y, own.class_names, path.name)
+
+    def outside(paths: Paths | None, role: Role) -> dict[str, Split]:
+        found: dict[str, Split] = {}
+        for name, each in (paths or {}).items():
+            other = _read(Path(each), kind)
+            if other.columns != own.columns:
+                raise InputError(
+                    f"{each} has other columns than {path}: {other.columns}, expected {own.columns}"
+                )
+            found[name] = Split(other.x, None, role, name)
+        return found
+
+    # Which axis of other inputs holds channels or features, no one can tell.
+    normalised = own.x.ndim in {2, 4}
+    return Task(
+        path.name,
+        own.class_names,
+        train=splits[Role.TRAIN],
+        validation=splits[Role.VALIDATION],
+        calibration=splits[Role.CALIBRATION],
+        test=splits[Role.TEST],
+        ood_validation=outside(ood_validation, Role.OOD_VALIDATION),
+        ood_test=outside(ood_test, Role.OOD_TEST),
+        normalisation=Normalisation.of(splits[Role.TRAIN]) if normalised else None,
+    )
+
+
+def _read(path: Path, kind: _Kind) -> _Found:
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        mode: Literal["L", "RGB"] = "L" if kind.grey else "RGB"
+        crop = kind.size is not None
+        pictures = readers.read_image_folder(path, size=kind.size, mode=mode, crop=crop)
+        y = None if pictures.labels is None else torch.from_numpy(pictures.labels)
+        return _Found(torch.from_numpy(pictures.images), y, pictures.class_names)
+    if suffix in _TABLES:
+        table = _TABLES[suffix](path, label=kind.label)
+        x = torch.from_numpy(table.features).float()
+        y = None if table.labels is None else torch.from_numpy(table.labels)
+        return _Found(x, y, table.class_names, table.feature_names)
+    if suffix == ".npz":
+        return _read_archive(path)
+    if path.exists():
+        raise InputError(f"{path}: {_FORMATS}")
+    raise InputError(f"{path} does not exist; {_FORMATS}")
+
+
+def _read_archive(path: Path) -> _Found:
+    arrays = readers.read_npz(path)
+    pair = next((pair for pair in _KEYS if pair[0] in arrays), None)
+    if pair is None:
+        held = ", ".join(arrays) or "nothing"
+        raise InputError(f"{path} holds {held}; {_expected(path)}")
+    inputs, labels = pair
+    images = arrays[inputs]
+    if images.dtype == np.uint8:
+        images = readers.channels_first(images, f"{path}: {inputs!r}")
+    x = _tensor(images, f"{path}: {inputs!r}")
+    if labels not in arrays:
+        return _Found(x)
+    y = _tensor(arrays[labels], f"{path}: {labels!r}")
+    whole = Split(x, y, Role.TRAIN, path.name)  # says what is wrong with them
+    names = tuple(str(number) for number in range(len(whole.class_counts)))
+    return _Found(whole.x, whole.labels, names)
+
+
+def _tensor(array: npt.NDArray[Any], where: str) -> Tensor:
+    try:
+        return torch.from_numpy(array)
+    except TypeError:  # such as long double
+        raise InputError(f"{where} holds {array.dtype}, which torch does not know") from None
+
+
+def _expected(path: Path) -> str:
+    if path.is_dir():
+        return "a folder needs a sub-folder for each class, with its images"
+    return "an archive needs x and y, or images and labels"

@@ -1,0 +1,101 @@
+"""A cache of decoded pictures: what is slow to read is read once.
+
+One safetensors file a form, below `.gemfi/decoded` in the data folder. Its name holds a digest of
+what was decoded (paths, sizes, times of change) and how, so that a replaced file is read anew.
+Several processes may decode the same file at once: each writes a file of its own, and moves it to
+its place when it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from gemfi.data.readers import Pictures
+from gemfi.data.registry.record import Form
+from gemfi.errors import InputError
+from gemfi.files import write_atomically
+
+_VERSION = 1
+"""Raise it when a reader gives other pixels for the same file."""
+
+FOLDER = Path(".gemfi") / "decoded"
+
+
+def read_cached(form: Form, name: str, root: Path) -> Pictures:
+    """The pictures of a form: from the cache, or decoded and put there.
+
+    A data folder that may not be written to is read without a cache.
+
+    Args:
+        form: what is wanted; it must be here.
+        name: for the name of the cache file, such as `tiny-imagenet-val`.
+        root: the data folder.
+    """
+    file = root / FOLDER / f"{name}-{_key(form, root)}.safetensors"
+    stored = _load(file)
+    if stored is not None:
+        return stored
+    pictures = form.read(*form.paths(root))
+    folder = next(each for each in file.parents if each.exists())
+    if os.access(folder, os.W_OK):
+        _store(file, pictures)
+        _forget_others(file, name)
+    return pictures
+
+
+def _key(form: Form, root: Path) -> str:
+    digest = hashlib.blake2b(f"{_VERSION}:{form.label}".encode(), digest_size=8)
+    for path in form.paths(root):
+        for each in (path, *sorted(path.rglob("*"))):  # of a folder, everything below it
+            state = each.stat()
+            size = 0 if each.is_dir() else state.st_size
+            digest.update(f"{each.relative_to(root)}:{size}:{state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _forget_others(file: Path, name: str) -> None:
+    """Remove what was decoded from an older state of the same files, or was left half written."""
+    for old in file.parent.glob(f"{name}-{'[0-9a-f]' * 16}.*"):
+        if old != file:
+            old.unlink(missing_ok=True)
+
+
+def _store(file: Path, pictures: Pictures) -> None:
+    arrays = {"images": pictures.images, "labels": pictures.labels, "coarse": pictures.coarse}
+    tensors = {key: torch.from_numpy(a) for key, a in arrays.items() if a is not None}
+    header = None
+    if pictures.class_names is not None:
+        header = {"class_names": "\n".join(pictures.class_names)}
+    mine = file.with_name(f"{file.stem}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        write_atomically(mine, save(tensors, metadata=header))
+        mine.replace(file)
+    except FileNotFoundError:  # another process has stored the same, and then tidied up
+        return
+
+
+def _load(file: Path) -> Pictures | None:
+    """What is in a cache file; None where there is none."""
+    try:
+        with safe_open(file, framework="np") as stored:
+            header = stored.metadata() or {}
+            arrays = {key: np.array(stored.get_tensor(key)) for key in stored.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        return None
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"cannot read the cache {file}: {error}; delete it") from error
+    names = header.get("class_names")
+    return Pictures(
+        arrays["images"],
+        arrays.get("labels"),
+        None if names is None else tuple(names.split("\n")),
+        arrays.get("coarse"),
+    )

@@ -1,0 +1,135 @@
+"""What the registry knows of a data set: the files, the parts, the roles, where it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gemfi.data.readers import Pictures
+from gemfi.data.splits import Role
+from gemfi.errors import InputError
+
+DIGESTS: Final = {"md5": 32, "sha1": 40, "sha256": 64}
+"""Kinds of checksum that a publisher may give, with their length in hexadecimal digits."""
+
+_CHECKSUM: Final = re.compile(r"(md5|sha1|sha256):([0-9a-f]+)")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file as its publisher offers it.
+
+    Attributes:
+        path: where it goes, below the data folder, such as `mnist/train-labels-idx1-ubyte.gz`.
+        url: the canonical address.
+        checksum: `md5:...`, `sha1:...` or `sha256:...` as published; None where none was found.
+        size: bytes, as published; None where it was not found.
+        unpacks: of an archive, the members below it that are kept, files or folders, in the data
+            folder itself; the archive is deleted afterwards. Empty for a file that is used as is.
+    """
+
+    path: str
+    url: str
+    checksum: str | None = None
+    size: int | None = None
+    unpacks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.checksum is not None:
+            split_checksum(self.checksum)
+
+
+def split_checksum(checksum: str) -> tuple[str, str]:
+    """`"md5:ab..."` as its kind and its digits."""
+    match = _CHECKSUM.fullmatch(checksum)
+    if match is None or len(match[2]) != DIGESTS[match[1]]:
+        raise InputError(
+            f"a checksum is md5:, sha1: or sha256: and its digits in lower case, got {checksum!r}"
+        )
+    return match[1], match[2]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way in which a part of a set may lie in the data folder.
+
+    Attributes:
+        label: what it is, for names and tables: `test`, or `test, first 5,000`.
+        files: below the data folder; the form is there when all of them are.
+        read: from the paths of `files` to the pictures.
+        contents: file -> checksum of its contents (of a .gz: unpacked) as published.
+        slow: whether decoding takes long enough to keep the result in the cache.
+        made: whether the pictures are our own corruptions, and not published ones.
+    """
+
+    label: str
+    files: tuple[str, ...]
+    read: Callable[..., Pictures]
+    contents: Mapping[str, str] = field(default_factory=dict)
+    slow: bool = False
+    made: bool = False
+
+    def paths(self, root: Path) -> list[Path]:
+        """Where the files would be below `root`."""
+        return [root / name for name in self.files]
+
+    def is_here(self, root: Path) -> bool:
+        """Whether every file is there."""
+        return all(path.exists() for path in self.paths(root))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a set as its publisher cut it.
+
+    Attributes:
+        count: samples of the whole part, as published.
+        roles: what it may be used for; the first is the default.
+        forms: how it may lie on disk; the first that is there is read.
+    """
+
+    count: int
+    roles: tuple[Role, ...]
+    forms: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """An entry of the registry.
+
+    Attributes:
+        name: in the registry and on the command line.
+        title: for tables and text.
+        summary: one line.
+        shape: channels, height and width.
+        num_classes: how many classes there are.
+        class_names: one a class; None where the files name them.
+        licence: as its publisher states it.
+        citation: authors, title, venue, year.
+        homepage: where it is described.
+        files: what `fetch` downloads.
+        parts: name -> part; `train` and `test` where there are such.
+        mean: of each channel over the training images, in [0, 1]; None where it is not known.
+        std: as `mean`.
+        held_out: images carved out of train for validation, and as many again for calibration.
+        note: what a user should know.
+    """
+
+    name: str
+    title: str
+    summary: str
+    shape: tuple[int, int, int]
+    num_classes: int
+    class_names: tuple[str, ...] | None
+    licence: str
+    citation: str
+    homepage: str
+    files: tuple[RemoteFile, ...]
+    parts: Mapping[str, Part]
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    held_out: int = 0
+    note: str = ""

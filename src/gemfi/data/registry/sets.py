@@ -1,0 +1,30 @@
+"""Every data set of the registry. To add one, write its `DataSet` and list it here."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from gemfi.data.registry.colour import CIFAR10, CIFAR100, DTD, SVHN, TINY_IMAGENET
+from gemfi.data.registry.corrupted import CIFAR10_C, MNIST_C
+from gemfi.data.registry.grey import FASHION_MNIST, KMNIST, MNIST, NOTMNIST
+
+DATA_SETS: Final = MappingProxyType(
+    {
+        entry.name: entry
+        for entry in (
+            MNIST,
+            FASHION_MNIST,
+            KMNIST,
+            NOTMNIST,
+            CIFAR10,
+            CIFAR100,
+            SVHN,
+            TINY_IMAGENET,
+            DTD,
+            MNIST_C,
+            CIFAR10_C,
+        )
+    }
+)
+"""Name of a data set -> its entry. Read-only."""

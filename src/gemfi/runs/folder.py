@@ -1,0 +1,258 @@
+"""A run is a folder: what it is, its log, its checkpoint, its numbers.
+
+| file | written by | holds |
+|---|---|---|
+| `run.json` | `start_or_resume` | spec, facts of the data, the sessions' environments |
+| `log.jsonl` | `fit` | a line an epoch |
+| `checkpoint.safetensors` | `fit` | weights, statistics, and all that resuming needs |
+| `metrics.json` | `train_run`, `evaluate_run` | the numbers |
+| `summary.md` | the same | the numbers, to read |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from gemfi.data import Task
+from gemfi.errors import CheckpointError, InputError
+from gemfi.files import to_json, write_atomically
+from gemfi.methods.base import DataFacts
+from gemfi.model import Model
+from gemfi.runs.facts import TaskFacts
+from gemfi.runs.plain import differences, from_plain, to_plain
+from gemfi.runs.record import Environment, environment
+from gemfi.runs.spec import RunSpec
+from gemfi.training.batches import batches_per_epoch
+from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_snapshot
+from gemfi.training.fingerprint import fingerprint
+from gemfi.training.loop import CHECKPOINT, LOG
+from gemfi.training.step import TrainingStep
+
+RECORD: Final = "run.json"
+METRICS: Final = "metrics.json"
+SUMMARY: Final = "summary.md"
+FILES: Final = (RECORD, LOG, CHECKPOINT, METRICS, SUMMARY)
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """The contents of `run.json`.
+
+    Attributes:
+        spec: what was asked for.
+        facts: of the data.
+        sessions: environments of the first session, and of later ones that differ.
+    """
+
+    spec: RunSpec
+    facts: TaskFacts
+    sessions: tuple[Environment, ...]
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of the whole run."""
+        train = self.spec.train
+        return batches_per_epoch(self.facts.train.n, train.batch_size) * train.epochs
+
+    def write(self, folder: Path) -> None:
+        """Whole or not at all."""
+        plain = {"format": _FORMAT, **to_plain(self)}
+        write_atomically(folder / RECORD, to_json(plain, indent=1).encode() + b"\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Record:
+        """Read `run.json` back, strictly."""
+        path = folder / RECORD
+        found = read_json(path, f"delete {folder.name} or give --fresh to start the run again")
+        if found.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"{path} is not a run of format {_FORMAT} (found {found.get('format')!r})"
+            )
+        try:
+            spec = RunSpec.from_plain(found.get("spec"), "spec")
+            facts = from_plain(TaskFacts, found.get("facts"), "facts")
+            sessions = tuple(
+                from_plain(Environment, each, f"sessions[{index}]")
+                for index, each in enumerate(found.get("sessions", ()))
+            )
+        except InputError as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        return cls(spec, facts, sessions)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, with its model.
+
+    Attributes:
+        folder: where it is.
+        record: what it is.
+        model: trained, in evaluation mode.
+        training: steps, seconds, parameters, best epoch and notes.
+    """
+
+    folder: Path
+    record: Record
+    model: Model
+    training: dict[str, Any]
+
+    @property
+    def spec(self) -> RunSpec:
+        """What was asked for."""
+        return self.record.spec
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Run:
+        """Read a finished run and rebuild its model exactly; no data is needed.
+
+        Args:
+            folder: of the run, as `gemfi train` prints it.
+        """
+        folder = Path(folder)
+        check_folder(folder, "the run")
+        if not (folder / RECORD).exists():
+            raise InputError(f"{folder} is not a run: it has no {RECORD}; give a run's folder")
+        record = Record.read(folder)
+        path = folder / CHECKPOINT
+        if not path.exists():
+            raise CheckpointError(f"{folder}: {_unfinished(0, record.steps)}")
+        snapshot = load_snapshot(path)
+        if not snapshot.counters["finished"]:
+            done = _unfinished(snapshot.counters["step"], record.steps)
+            raise CheckpointError(f"{folder}: {done}")
+        model = _rebuild(path, snapshot, record)
+        return cls(folder, record, model, training_facts(model, snapshot.counters))
+
+    def metrics(self) -> dict[str, Any]:
+        """The contents of `metrics.json`."""
+        return read_metrics(self.folder)
+
+
+def start_or_resume(spec: RunSpec, folder: Path | str, task: Task) -> Record:
+    """Begin a run in a folder, or find that it is the same run that began there.
+
+    Args:
+        spec: what to run.
+        folder: of the run; it is created.
+        task: the data.
+    """
+    folder = Path(folder)
+    require_run_folder(folder)
+    facts, now = TaskFacts.of(task, spec), environment()
+    if not (folder / RECORD).exists():
+        record = Record(spec, facts, (now,))
+        record.write(folder)
+        return record
+    record = Record.read(folder)
+    differing = differences(record.spec, spec) | differences(record.facts, facts)
+    if differing:
+        changes = "; ".join(
+            f"{name}: {_shown(there)} there, {_shown(here)} here"
+            for name, (there, here) in differing.items()
+        )
+        raise CheckpointError(
+            f"{folder} holds another run ({changes}); use another folder, or --fresh to replace it"
+        )
+    if replace(record.sessions[-1], date=now.date) != now:
+        record = replace(record, sessions=(*record.sessions, now))
+        record.write(folder)
+    return record
+
+
+def require_run_folder(folder: Path) -> None:
+    """Refuse a file, and a folder with files that are not a run's."""
+    if not folder.exists():
+        return
+    check_folder(folder, "the run")
+    strangers = _strangers(folder)
+    if strangers and not (folder / RECORD).exists():
+        raise InputError(
+            f"{folder} is not empty and holds no run (it has {strangers[0]}); give a new folder"
+        )
+
+
+def clear(folder: Path | str) -> None:
+    """Delete the files of a run, and nothing else."""
+    folder = Path(folder)
+    require_run_folder(folder)
+    for name in FILES:
+        for path in (folder / name, folder / f"{name}.tmp"):
+            path.unlink(missing_ok=True)
+
+
+def check_folder(folder: Path, what: str) -> None:
+    """Refuse what is not a folder."""
+    if not folder.exists():
+        raise InputError(f"{what} {folder} does not exist")
+    if not folder.is_dir():
+        raise InputError(f"{what} {folder} is a file; give a folder")
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """The numbers of a run so far; empty before there are any."""
+    path = folder / METRICS
+    return read_json(path, "delete it and run again") if path.exists() else {}
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """A JSON object, or an error that says what to do."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}; {remedy}") from error
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} does not hold a JSON object; {remedy}")
+    return found
+
+
+def training_facts(model: Model, counters: dict[str, Any]) -> dict[str, Any]:
+    """What training did, from the counters of its checkpoint."""
+    return {
+        "steps": counters["step"],
+        "seconds": round(counters["seconds"], 3),
+        "parameters": sum(each.numel() for each in model.parameters()),
+        "best_epoch": counters["best_epoch"],
+        "notes": counters["notes"],
+    }
+
+
+def _rebuild(path: Path, snapshot: Snapshot, record: Record) -> Model:
+    """The model of a checkpoint: built as before training, then every weight and buffer loaded."""
+    facts = record.facts
+    model = record.spec.build(facts.num_classes, facts.normalisation)
+    model.head.prepare(DataFacts(torch.tensor(facts.class_counts), record.steps))
+    step = TrainingStep(model)
+    wanted = fingerprint(step, record.spec.train, {}) | {
+        "data": {"train": facts.train.checksum, "validation": facts.validation.checksum}
+    }
+    check_fingerprint(path, snapshot.fingerprint, wanted)
+    try:
+        step.load_state_dict(snapshot.groups["step"])
+    except RuntimeError as error:
+        raise CheckpointError(f"{path} does not fit this model: {error}") from error
+    model.sample_shape = facts.sample_shape
+    return model.eval()
+
+
+def _unfinished(step: int, steps: int) -> str:
+    return (
+        f"the run is not finished, {step:,} of {steps:,} steps; run gemfi train again to finish it"
+    )
+
+
+def _strangers(folder: Path) -> Sequence[str]:
+    ours = {*FILES, *(f"{name}.tmp" for name in FILES)}
+    return sorted(path.name for path in folder.iterdir() if path.name not in ours)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,71 @@
+"""Numbers and tables as text, for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+WIDTH = 100
+"""Characters of a line on the terminal."""
+
+CONVENTIONS = "Percent; NLL in nats. Brier: sum over classes ×100. ECE: 15 bins. AUPR: ID positive."
+
+UNDEFINED = "-"
+
+NUMBER = len("100.00")
+"""Characters of the widest number."""
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number of a table; what is not defined, or null in a file, is a dash."""
+    return UNDEFINED if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def percent_or_nats(metric: str, value: float | None) -> str:
+    """A metric with as many digits as its scale needs."""
+    return number(value, 3 if metric == "nll" else 2)
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, as people say it."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], left: int = 1, *, indent: str = "", least: int = 0
+) -> list[str]:
+    """Rows as lines with columns two spaces apart: the first `left` to the left, the others right.
+
+    Args:
+        rows: of equal length, the head first.
+        left: how many columns hold words.
+        indent: before each line.
+        least: width of a column of numbers; `NUMBER` lets tables below each other agree.
+    """
+    widths = column_widths(rows, left, least)
+    return [
+        (indent + "  ".join(_cell(row, index, widths, left) for index in range(len(row)))).rstrip()
+        for row in rows
+    ]
+
+
+def column_widths(rows: Sequence[Sequence[str]], left: int, least: int) -> list[int]:
+    """The widest cell of each column, and no less than `least` after the first `left`."""
+    columns = enumerate(zip(*rows, strict=True))
+    return [max([0 if at < left else least, *map(len, column)]) for at, column in columns]
+
+
+def _cell(row: Sequence[str], index: int, widths: Sequence[int], left: int) -> str:
+    return row[index].ljust(widths[index]) if index < left else row[index].rjust(widths[index])
+
+
+def markdown_table(rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
+    """Rows as a Markdown table, the head first."""
+    head, *body = rows
+    rule = ["---" if index < left else "---:" for index in range(len(head))]
+    return [f"| {' | '.join(row)} |" for row in (head, rule, *body)]

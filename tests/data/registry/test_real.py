@@ -1,0 +1,123 @@
+"""The registry on the real files: counts, constants and checksums. They need `GEMFI_DATA`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gemfi.data import DATA_SETS, Role, Task, load, registered_task
+from gemfi.data.registry import AGAINST
+from gemfi.data.registry.load import find_form, read_part
+from gemfi.data.registry.verify import State, verify
+from gemfi.errors import MissingDataError
+from gemfi.normalisation import Normalisation
+
+
+def digest(*tensors: torch.Tensor) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(tensor.contiguous().numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", AGAINST)
+def test_every_task_that_is_here(data_dir: Path, name: str) -> None:
+    entry = DATA_SETS[name]
+    if find_form(entry, "train", data_dir) is None:
+        with pytest.raises(MissingDataError, match=f"gemfi data fetch {name}"):
+            registered_task(name, data_dir)
+        return
+    task = registered_task(name, data_dir)
+    held, whole = entry.held_out, entry.parts["train"].count
+    assert len(task.train) == whole - 2 * held
+    assert len(task.validation) == len(task.calibration) == held
+    assert len(task.test) == entry.parts["test"].count
+    for split in task.splits():
+        assert tuple(split.x.shape[1:]) == entry.shape
+        assert split.x.dtype == torch.uint8
+        assert int(split.x.max()) == 255
+    for split in (task.train, task.validation, task.calibration, task.test):
+        assert split.class_names == entry.class_names
+        assert int(split.class_counts.min()) > 0
+    check_outside(task)
+
+
+def check_outside(task: Task) -> None:
+    against = AGAINST[task.name]
+    assert set(task.absent) | set(task.ood_validation) | set(task.ood_test) == {
+        *against.validation,
+        *against.test,
+    }
+    for name, split in task.ood_test.items():
+        assert split.role is Role.OOD_TEST
+        part = split.name.removeprefix(f"{name}/")
+        whole = DATA_SETS[name].parts[part.split(",")[0]].count
+        assert len(split) == (5_000 if part == "test, first 5,000" else whole)
+    assert {split.role for split in task.ood_validation.values()} <= {Role.OOD_VALIDATION}
+
+
+def test_what_is_carved_out_of_mnist_never_changes(data_dir: Path) -> None:
+    """Pinned: another digest means that numbers cannot be compared with earlier ones."""
+    found = {}
+    for name in ("train", "validation", "calibration"):
+        split = load("mnist", name, root=data_dir)
+        found[name] = digest(split.x, split.labels)
+    assert found == {
+        "train": "ad5449879cc2adde",
+        "validation": "aa3746c275b32875",
+        "calibration": "8397b219d1191680",
+    }
+
+
+def test_the_parts_of_mnist_share_no_image(data_dir: Path) -> None:
+    seen: set[bytes] = set()
+    count = 0
+    for name in ("train", "validation", "calibration", "test"):
+        images = {image.tobytes() for image in load("mnist", name, root=data_dir).x.numpy()}
+        count += len(images)
+        seen |= images
+    assert len(seen) == count
+
+
+def test_the_cache_changes_nothing(data_dir: Path) -> None:
+    entry = DATA_SETS["mnist"]
+    form, first = read_part(entry, "test", data_dir)
+    _, cached = read_part(entry, "test", data_dir)
+    decoded = form.read(*form.paths(data_dir))
+    for found in (first, cached):
+        np.testing.assert_array_equal(found.images, decoded.images)
+        assert found.labels is not None
+        assert decoded.labels is not None
+        np.testing.assert_array_equal(found.labels, decoded.labels)
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
+def test_the_files_are_the_published_ones(data_dir: Path, name: str) -> None:
+    checks = verify(DATA_SETS[name], data_dir)
+    assert sum(check.state is State.OK for check in checks) >= 3
+    assert {check.state for check in checks} <= {State.OK, State.MISSING}
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_the_constants_are_those_of_the_training_images(data_dir: Path, name: str) -> None:
+    """Of all of them, as everyone has computed them: the part that is left differs a little."""
+    entry = DATA_SETS[name]
+    assert entry.mean is not None
+    assert entry.std is not None
+    found = Normalisation.of(load(name, "train", root=data_dir))
+    assert found.mean == pytest.approx(entry.mean, abs=1e-3)
+    assert found.std == pytest.approx(entry.std, abs=1e-3)
+
+
+def test_a_corruption_of_mnist(data_dir: Path) -> None:
+    split, clean = load("mnist-c", "stripe", root=data_dir), load("mnist", "test", root=data_dir)
+    assert split.role is Role.TEST
+    assert torch.equal(split.labels, clean.labels)
+    published = find_form(DATA_SETS["mnist-c"], "stripe", data_dir)
+    assert published is not None
+    assert ("generated" in split.name) == published.made
+    assert not torch.equal(split.x, clean.x)

@@ -1,0 +1,331 @@
+"""Rule 1: nothing that learns or chooses can reach test data, and no new door is left unguarded.
+
+Three proofs: the table of uses; every public door, with splits that no one may touch; and the
+source itself, in which whatever takes a split has to be in a table that somebody has reviewed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+
+import gemfi
+from gemfi import Model, Normalisation, TrainConfig, build_model, evaluate, fit
+from gemfi.data import TASKS, USES, Role, Split, Task, as_split, require_use
+from gemfi.errors import RoleError
+from gemfi.runs import RunSpec, train_run
+from gemfi.training.checks import check_run
+
+X = torch.arange(24, dtype=torch.float32).reshape(12, 2)
+Y = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 0, 1, 0, 0])
+TOUCHED = pytest.fail.Exception  # not an Exception: no `except` of the library hides it
+LEARNING = [use for use in USES if use != "evaluation"]
+
+
+class Tripwire:
+    """In the place of a tensor: whoever looks at it has failed."""
+
+    def __getattribute__(self, name: str) -> NoReturn:
+        pytest.fail(f"data were read: {name}")
+
+    def __len__(self) -> int:
+        pytest.fail("data were counted")
+        return 0
+
+    def __getitem__(self, index: object) -> NoReturn:
+        pytest.fail("data were read")
+
+
+def split(role: Role | str) -> Split:
+    return Split(X, Y, Role(role), "mine", 3)
+
+
+def trap(role: Role | str) -> Split:
+    """A split with a role, and with data that no one may touch."""
+    made = split(role)
+    for field in ("x", "y"):
+        object.__setattr__(made, field, Tripwire())
+    return made
+
+
+def model() -> Model:
+    return build_model("softmax", "mlp", 3, in_features=2, width=4)
+
+
+CONFIG = TrainConfig(epochs=1, batch_size=4)
+
+# A door: how a split is handed in, and the roles that may pass.
+DOORS: dict[str, tuple[Callable[[Split], object], set[str]]] = {
+    "fit train": (lambda s: fit(model(), s, config=CONFIG), {"train"}),
+    "fit validation": (lambda s: fit(model(), split("train"), s, CONFIG), {"validation"}),
+    "fit auxiliary": (
+        lambda s: fit(model(), split("train"), config=CONFIG, auxiliary=s),
+        {"auxiliary"},
+    ),
+    "check_run train": (lambda s: check_run(model(), s, None, None, CONFIG), {"train"}),
+    "Normalisation.of": (Normalisation.of, {"train"}),
+    "carve": (lambda s: s.carve(3), {"train"}),
+    "carve calibration": (lambda s: s.carve(3, "calibration"), {"train"}),
+    "evaluate": (lambda s: evaluate(model(), s), {"test", "validation"}),
+    "evaluate ood": (
+        lambda s: evaluate(model(), split("test"), {"it": s}),
+        {"ood-test", "ood-validation"},
+    ),
+    **{
+        f"require_use {use}": (lambda s, use=use: require_use(s, use), set(USES[use]))
+        for use in USES
+    },
+}
+
+
+class TestUses:
+    @pytest.mark.parametrize("use", LEARNING)
+    @pytest.mark.parametrize("role", ["test", "ood-test"])
+    def test_what_learns_or_chooses_refuses_test_data(self, use: str, role: str) -> None:
+        assert Role(role) not in USES[use]
+        with pytest.raises(RoleError, match=f"role {role}, which {use} refuses"):
+            require_use(trap(role), use)
+
+    def test_every_use_is_known_to_this_test(self) -> None:
+        assert LEARNING == [
+            "training",
+            "statistics",
+            "selection",
+            "density scaling",
+            "temperature",
+            "policy",
+            "auxiliary outliers",
+            "tuning",
+        ]
+
+
+class TestDoors:
+    @pytest.mark.parametrize("role", Role)
+    @pytest.mark.parametrize("door", DOORS)
+    def test_a_wrong_role_is_refused_before_anything_is_read(self, door: str, role: Role) -> None:
+        enter, allowed = DOORS[door]
+        if role in allowed:
+            return  # below
+        with pytest.raises(RoleError):
+            enter(trap(role))
+
+    @pytest.mark.parametrize("door", [d for d in DOORS if not d.startswith("require_use")])
+    def test_the_trap_is_armed(self, door: str) -> None:
+        """With the right role, the same call does look at the data."""
+        enter, allowed = DOORS[door]
+        for role in allowed:
+            with pytest.raises(TOUCHED, match="data were"):
+                enter(trap(role))
+
+    def test_no_door_that_learns_lets_test_data_in(self) -> None:
+        for door, (_, allowed) in DOORS.items():
+            if not door.startswith("evaluate") and door != "require_use evaluation":
+                assert not allowed & {"test", "ood-test"}, door
+
+    @pytest.mark.parametrize("old", Role)
+    @pytest.mark.parametrize("new", Role)
+    def test_a_role_does_not_change(self, old: Role, new: Role) -> None:
+        with pytest.raises(RoleError, match=f"already has role {old}, and a role does not change"):
+            as_split(trap(old), role=new)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("role", [r for r in Role if r not in {"validation", "calibration"}])
+    def test_carving_gives_no_other_role(self, role: Role) -> None:
+        with pytest.raises(RoleError, match=f"cannot carve role {role}"):
+            trap("train").carve(3, role)
+
+    @pytest.mark.parametrize("role", Role)
+    def test_a_part_of_a_split_keeps_its_role(self, role: Role) -> None:
+        assert split(role).subset([0, 3]).role is role
+
+
+def test_training_a_run_opens_no_test_data(tmp_path: Path) -> None:
+    """All that `gemfi train` does: weights, selection, statistics, and the numbers it reports."""
+    moons = TASKS["two-moons"](n=200)
+
+    def never() -> Split:
+        pytest.fail("test data were opened")
+
+    task = Task(
+        "two-moons",
+        moons.class_names,
+        train=moons.train,
+        validation=moons.validation,
+        calibration=never,
+        test=never,
+        ood_validation=dict(moons.ood_validation),
+        ood_test=dict.fromkeys(moons.ood_test, never),
+    )
+    spec = RunSpec(
+        "two-moons",
+        "gem-fi",
+        "mlp",
+        {"in_features": 2, "width": 8},
+        train=TrainConfig(epochs=1, batch_size=64, select="best"),
+    )
+    run = train_run(spec, tmp_path / "run", task=task, progress=False)
+    assert "test" not in run.metrics()
+    assert run.metrics()["validation"]["id"]["role"] == "validation"
+    with pytest.raises(TOUCHED):
+        _ = task.test
+
+
+# --- the source -------------------------------------------------------------------------------
+
+SOURCE = Path(gemfi.__file__).parent
+TAKEN = {"Split", "Source", "Inputs", "Task"}  # types that are, or hold, or may be a split
+
+GUARDED = {
+    "evaluation.py evaluate": "require_role",
+    "normalisation.py Normalisation.of": "require_use",
+    "training/checks.py check_run": "require_use",
+    "training/loop.py fit": "check_run",
+    "runs/measure.py measure": "evaluate",
+    "runs/work.py train_run": "check_run",
+}
+"""File and function -> the guard that it calls."""
+
+REVIEWED = {
+    # a task, which has checked the role of every split
+    "data/task.py Task.__init__": "puts each source in the place of a role",
+    "data/task.py Task._lazy": "of Task.__init__",
+    "data/task.py Task._mapping": "of Task.__init__",
+    "data/task.py Task._check": "is the guard of a task",
+    "data/task.py _Lazy.__init__": "of Task.__init__",
+    "runs/facts.py TaskFacts.of": "reads train and validation alone",
+    "runs/folder.py start_or_resume": "writes TaskFacts.of down",
+    "runs/spec.py default_spec": "reads the shape of train",
+    "runs/spec.py make_spec": "of default_spec and paper_spec",
+    "runs/spec.py paper_spec": "reads nothing but the name",
+    "cli/runs.py Choices.spec": "hands it to make_spec",
+    "demo/runner.py _build": "reads the shape of train",
+    # where models are judged, nothing is learnt
+    "runs/work.py evaluate_run": "measures",
+    "runs/work.py _outside": "names the sets that are measured",
+    "runs/facts.py TaskFacts.check_alike": "compares shapes",
+    "runs/facts.py SplitFacts.of": "counts, and a checksum",
+    "runs/facts.py _dtype": "a type",
+    "training/fingerprint.py data_digest": "a checksum",
+    # a model that is asked: weights do not change
+    "model.py Model.predict": "asks",
+    "model.py Model.embed": "asks",
+    "model.py Model._feature_batches": "asks",
+    "model.py Model._checked": "asks",
+    # behind check_run
+    "data/guard.py require_classes": "called with what require_use returned",
+    "training/batches.py Features.__init__": "made by _Trainer",
+    "training/checks.py _check_alike": "called by check_run",
+    "training/checks.py _check_augmentation": "called by check_run",
+    "training/checks.py _check_device": "called by check_run",
+    "training/checks.py _check_labels": "called by check_run",
+    "training/fingerprint.py fingerprint": "made by _Trainer",
+    "training/loop.py _Trainer.__init__": "made by fit, after check_run",
+}
+"""File and function -> why it may take any split that reaches it."""
+
+READERS = {
+    "data/task.py Task.__init__": "keeps it",
+    "data/task.py Task.splits": "lists them",
+    "data/registry/tasks.py registered_task": "names of sets, not data",
+    "cli/data.py _splits": "names of sets, not data",
+    "cli/runs.py train": "names of files, not data",
+    "runs/spec.py OwnData.task": "names of files, not data",
+    "demo/figures_toys.py": "draws, after training",
+    "demo/runner.py": "judges, after training",
+    "runs/work.py evaluate_run": "judges",
+    "runs/work.py _outside": "judges",
+}
+"""File, and function where it matters -> why it reads `.test` or `.ood_test`."""
+
+
+def functions() -> Iterator[tuple[str, str, ast.FunctionDef]]:
+    """File, qualified name and tree of every function of the package."""
+
+    def walk(node: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[str, ast.FunctionDef]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef):
+                yield ".".join((*names, child.name)), child
+            inner = isinstance(child, ast.FunctionDef | ast.ClassDef)
+            yield from walk(child, (*names, child.name) if inner else names)  # type: ignore[attr-defined]
+
+    for file in sorted(SOURCE.rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for name, function in walk(tree, ()):
+            yield file.relative_to(SOURCE).as_posix(), name, function
+
+
+def words(node: ast.AST | None) -> set[str]:
+    """The names in an annotation, quoted or not."""
+    nodes = [] if node is None else list(ast.walk(node))
+    quoted = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    found = {n.id for n in nodes if isinstance(n, ast.Name)}
+    return found | {n.attr for n in nodes if isinstance(n, ast.Attribute)} | set(quoted)
+
+
+def parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    a = function.args
+    named = [*a.posonlyargs, *a.args, *a.kwonlyargs]
+    return named + [extra for extra in (a.vararg, a.kwarg) if extra is not None]
+
+
+def called(function: ast.FunctionDef) -> set[str]:
+    calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return {func.id for func in calls if isinstance(func, ast.Name)}
+
+
+class TestSource:
+    def test_whatever_takes_a_split_was_reviewed(self) -> None:
+        """If this fails: call the guard in the new function, and enter it in GUARDED above."""
+        found = {
+            f"{file} {name}"
+            for file, name, function in functions()
+            if any(words(parameter.annotation) & TAKEN for parameter in parameters(function))
+        }
+        assert found - set(GUARDED) - set(REVIEWED) == set(), "new, and not reviewed"
+        assert (set(GUARDED) | set(REVIEWED)) - found == set(), "reviewed, but gone"
+
+    def test_the_guards_are_called(self) -> None:
+        made = {f"{file} {name}": function for file, name, function in functions()}
+        for place, guard in GUARDED.items():
+            assert guard in called(made[place]), place
+
+    def test_no_alias_hides_a_split(self) -> None:
+        """Types that are made of Split by assignment are all in TAKEN."""
+        aliases = set()
+        for file in SOURCE.rglob("*.py"):
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.Assign) and "Split" in words(node.value):
+                    aliases |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        assert aliases - {"__all__"} == {"Source", "Inputs"}
+
+    def test_who_reads_the_test_data_of_a_task(self) -> None:
+        found = set()
+        for file, name, function in functions():
+            nodes = ast.walk(function)
+            names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+            if names & {"test", "ood_test"} and file not in READERS:
+                found.add(f"{file} {name}")
+        places = {place for place in READERS if " " in place}
+        assert found == places
+
+    def test_the_finder_finds(self) -> None:
+        code = "def f(a: 'Split', *, b: int | None = None, **c: Mapping[str, data.Split]): ..."
+        (function,) = ast.parse(code).body
+        assert isinstance(function, ast.FunctionDef)
+        hits = [p.arg for p in parameters(function) if words(p.annotation) & TAKEN]
+        assert hits == ["a", "c"]
+
+    def test_roles_are_given_where_data_enter(self) -> None:
+        """A split with its role changed by `replace` would escape: carve alone may do it."""
+        found = set()
+        for file, name, function in functions():
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and any(k.arg == "role" for k in node.keywords):
+                    callee: Any = node.func
+                    if getattr(callee, "id", getattr(callee, "attr", "")) == "replace":
+                        found.add(f"{file} {name}")
+        assert found == {"data/splits.py Split.carve"}

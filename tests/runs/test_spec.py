@@ -1,0 +1,219 @@
+"""What decides a run: complete records, choices by shape, and weights from the seed alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from gemfi.data import Role, Split, Task
+from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
+from gemfi.errors import InputError
+from gemfi.methods import METHODS, GEMConfig
+from gemfi.normalisation import Normalisation
+from gemfi.outliers import OutlierConfig
+from gemfi.recipes import PAPER
+from gemfi.runs import RunSpec, default_spec, find_task, make_spec, paper_spec
+from gemfi.training import TrainConfig
+
+from .conftest import toy_spec
+
+
+def images(shape: tuple[int, ...], **more: Any) -> Task:
+    """A task of noise; every split has two samples a class."""
+
+    def split(role: Role) -> Split:
+        return Split(torch.rand(6, *shape), torch.arange(6) % 3, role, "noise", 3)
+
+    roles = (Role.TRAIN, Role.VALIDATION, Role.CALIBRATION, Role.TEST)
+    splits: dict[str, Any] = {str(role): split(role) for role in roles}
+    return Task("noise", ("a", "b", "c"), **splits, ood_validation={}, ood_test={}, **more)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("backbone", ["mlp", "convnet", "resnet18"])
+def test_a_spec_of_every_method_comes_back_from_json(method: str, backbone: str) -> None:
+    options = {"in_features": 64} if backbone == "mlp" else {"in_channels": 1, "size": 8}
+    train = TrainConfig(seed=3, select="best", augmentation=AUGMENTATIONS["strong"])
+    spec = RunSpec("digits", method, backbone, options, train=train, normalise=True)
+    again = RunSpec.from_plain(json.loads(json.dumps(spec.to_plain())))
+    assert again == spec
+    assert again.digest == spec.digest
+    assert again.train.augmentation == AUGMENTATIONS["strong"]
+    assert again.head == METHODS[method].default_config()
+
+
+def test_what_is_left_out_is_filled_in() -> None:
+    plain = toy_spec().to_plain()
+    assert plain["head"]["outliers"]["kind"] == "vos"
+    assert plain["backbone_options"] == {
+        "in_features": 2,
+        "width": 16,
+        "depth": 1,
+        "dropout": 0.0,
+        "spectral": {"kind": "soft", "bound": 3.0},
+    }
+
+
+def test_without_sn_the_backbone_is_not_normalised_unless_it_says_so() -> None:
+    spec = replace(toy_spec(), backbone_options={"in_features": 2}, head=GEMConfig(sn=False))
+    assert spec.backbone_options["spectral"]["kind"] == "off"
+    hard = {"in_features": 2, "spectral": {"kind": "hard", "bound": 2.0}}
+    model = replace(spec, backbone_options=hard).build(2, None)
+    assert model.backbone.first.spectral.kind == "hard"  # type: ignore[union-attr]
+    assert model.backbone.first.spectral.bound == 2.0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "gem"}, "unknown method 'gem'; known: softmax"),
+        ({"backbone": "vgg"}, "unknown backbone 'vgg'; known: convnet"),
+        ({"backbone_options": {}}, "backbone_options: mlp needs in_features"),
+        (
+            {"backbone_options": {"in_features": 2, "wdith": 3}},
+            r"backbone_options\.wdith: mlp has no such option; known: in_features, width",
+        ),
+        (
+            {"backbone_options": {"in_features": "2"}},
+            r"backbone_options\.in_features: expected an integer, got '2'",
+        ),
+        (
+            {"backbone_options": {"in_features": 2, "spectral": {"kind": "sfot"}}},
+            r"backbone_options\.spectral\.kind: expected one of soft, hard, off",
+        ),
+        ({"head": TrainConfig()}, "gem-fi takes a GEMConfig, got TrainConfig"),
+    ],
+)
+def test_a_spec_that_cannot_be_built_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(toy_spec(), **change)
+
+
+def test_auxiliary_outliers_need_data_that_no_task_has() -> None:
+    with pytest.raises(InputError, match=r"outliers\.kind=auxiliary needs an auxiliary split"):
+        replace(toy_spec(), head=GEMConfig(outliers=OutlierConfig(kind="auxiliary")))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (3, "expected a mapping with the name of a method"),
+        ({"method": "gem-fi"}, "field task is missing"),
+        ({"method": "edl", "head": {"evidense": 1}}, r"spec\.head\.evidense: unknown field"),
+    ],
+)
+def test_a_record_that_is_not_a_spec_is_refused(value: Any, message: str) -> None:
+    if isinstance(value, dict) and "head" in value:
+        value = {**toy_spec("edl").to_plain(), **value}
+    with pytest.raises(InputError, match=message):
+        RunSpec.from_plain(value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "backbone", "options", "augmentation"),
+    [
+        ((1, 28, 28), "convnet", {"in_channels": 1, "size": 28, "channels": 64}, "none"),
+        ((1, 8, 8), "convnet", {"in_channels": 1, "size": 8}, "none"),
+        ((3, 32, 32), "resnet18", {"in_channels": 3, "size": 32, "width": 16}, "standard"),
+        ((3, 64, 64), "resnet18", {"in_channels": 3, "size": 64, "width": 16}, "none"),
+        ((5,), "mlp", {"in_features": 5}, "none"),
+        ((1, 4, 6), "mlp", {"in_features": 24}, "none"),
+    ],
+)
+def test_the_backbone_follows_from_the_shape_of_a_sample(
+    shape: tuple[int, ...], backbone: str, options: dict[str, int], augmentation: str
+) -> None:
+    spec = default_spec("noise", "edl", images(shape))
+    assert spec.backbone == backbone
+    assert spec.backbone_options.items() >= options.items()
+    assert spec.train == TrainConfig(augmentation=AUGMENTATIONS[augmentation])
+    assert spec.build(3, None).predict(torch.rand(2, *shape)).probs().shape == (2, 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_paper_spec_is_the_papers_table(method: str) -> None:
+    recipe = PAPER["mnist"]
+    spec = paper_spec("mnist", method, images((1, 28, 28)))
+    assert spec.train == recipe.train
+    assert spec.backbone_options["dropout"] == 0.05
+    if method == "gem-fi":
+        assert spec.head.fi_reg_weight == 0.3
+        assert spec.head.outliers.start == 0.2
+    if method == "edl":
+        assert spec.head == METHODS["edl"].default_config()
+    with pytest.raises(InputError, match="the paper has recipes for mnist, cifar10"):
+        paper_spec("digits", method)
+
+
+def test_changes_keep_the_rest_of_the_recipe() -> None:
+    task = images((1, 28, 28))
+    spec = make_spec(
+        "mnist",
+        "gem-fi",
+        task,
+        recipe="paper",
+        options=["channels=8", "spectral.kind=off"],
+        settings=["fi_reg_weight=0.7"],
+        train={"epochs": 2, "seed": None},
+    )
+    paper = paper_spec("mnist", "gem-fi", task)
+    assert spec.train == replace(paper.train, epochs=2)
+    assert spec.head == replace(paper.head, fi_reg_weight=0.7)
+    changed = {"channels": 8, "spectral": {"kind": "off", "bound": 3.0}}
+    assert spec.backbone_options == {**paper.backbone_options, **changed}
+
+
+def test_another_backbone_takes_the_shape_and_not_the_recipes_options() -> None:
+    spec = make_spec("mnist", "edl", images((1, 28, 28)), recipe="paper", backbone="mlp")
+    assert spec.backbone_options["in_features"] == 784
+    assert spec.backbone_options["dropout"] == 0.0
+    with pytest.raises(InputError, match=r"convnet takes square images .* a sample is \(5,\)"):
+        make_spec("x", "edl", images((5,)), backbone="convnet")
+
+
+def test_inputs_are_normalised_where_the_task_has_constants_and_nobody_minds() -> None:
+    constants = Normalisation((0.5,), (0.25,))
+    task = images((1, 8, 8), normalisation=constants)
+    spec = default_spec("noise", "edl", task)
+    assert spec.normalise
+    assert spec.build(3, constants).input_mean.tolist() == [0.5]  # type: ignore[union-attr]
+    bare = make_spec("noise", "edl", task, normalise=False)
+    assert not bare.normalise
+    assert bare.build(3, constants).input_mean is None
+    assert not default_spec("noise", "edl", images((1, 8, 8))).normalise
+
+
+def test_weights_come_from_the_seed_alone() -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = toy_spec().build(2, None).state_dict()
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    second = toy_spec().build(2, None).state_dict()
+    other = toy_spec(seed=1).build(2, None).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["backbone.first.weight"], other["backbone.first.weight"])
+
+
+def test_the_digest_changes_with_every_setting() -> None:
+    spec = toy_spec()
+    others = [
+        replace(spec, task="line"),
+        replace(spec, normalise=True),
+        replace(spec, train=replace(spec.train, weight_decay=0.0)),
+        replace(spec, train=replace(spec.train, augmentation=Augmentation(flip=0.5))),
+        replace(spec, head=replace(spec.head, kl_weight=0.5)),
+        replace(spec, backbone_options={**spec.backbone_options, "width": 17}),
+    ]
+    assert len({each.digest for each in (spec, *others)}) == 7
+    assert spec.name == f"gem-fi-mlp-seed0-{spec.digest}"
+    assert len(spec.digest) == 8
+
+
+def test_an_unknown_task_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"unknown task 'moons'; known: digits, two-moons, line"):
+        find_task("moons")
