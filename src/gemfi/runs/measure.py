@@ -19,7 +19,8 @@ def measure(
     """One section: `id`, `scores` (which ones the method names), `ood` and `absent`.
 
     Each OOD set has the metrics of the method's `aleatoric` and `epistemic` score and, in
-    `by_score`, those of every score that its belief allows. Percent, except the NLL.
+    `by_score`, those of every score that its belief allows and that is not the same for all inputs
+    (disagreement of one component is). Percent, except the NLL.
 
     Args:
         model: trained.
@@ -31,6 +32,9 @@ def measure(
     info = model.head.info
     every = {name: scores.SCORES[name] for name in scores.available(found.belief)}
     base = {name: score(found.belief) for name, score in every.items()}
+    every = {
+        name: every[name] for name, values in base.items() if bool((values != values[0]).any())
+    }
     sets = {}
     for key, split in outside.items():
         belief = found.ood_beliefs[key]

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from gemfi import __version__
-from gemfi.data.registry import download
+from gemfi.data.registry import download, transfer
 from gemfi.data.registry.archives import read_manifest
-from gemfi.data.registry.download import checksum_of, fetch_file
+from gemfi.data.registry.checksums import checksum_of
+from gemfi.data.registry.download import fetch_file
 from gemfi.data.registry.record import RemoteFile
 from gemfi.errors import DownloadError, InputError
 
@@ -149,8 +150,8 @@ class TestWhole:
         interrupted(server, root, remote_at(server), etag='"1"')
         assert capsys.readouterr().err == ""  # it is not a terminal
         bars: list[dict[str, Any]] = []
-        real = download.byte_bar
-        monkeypatch.setattr(download, "byte_bar", lambda *args: (bars.append(args), real(*args))[1])
+        real = transfer.byte_bar
+        monkeypatch.setattr(transfer, "byte_bar", lambda *args: (bars.append(args), real(*args))[1])
         fetch(remote_at(server), root, progress=True)
         assert bars[0] == ("images.gz", True, len(BODY), HALF)
         assert "images.gz" in capsys.readouterr().err
@@ -341,7 +342,7 @@ class TestResume:
             real(0)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(download.time, "sleep", change)
+            patch.setattr(transfer.time, "sleep", change)
             done = fetch(remote_at(server, checksum=None), root)
         assert done.path.read_bytes() == OTHER
 

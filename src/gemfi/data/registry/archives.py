@@ -27,7 +27,7 @@ from typing import IO, Any, Final, Self
 from tqdm import tqdm
 
 from gemfi.errors import InputError
-from gemfi.files import to_json, write_atomically
+from gemfi.files import sync_folder, to_json, write_atomically
 
 MAX_BYTES: Final = 8 * 2**30
 """What an archive may unpack to."""
@@ -166,16 +166,6 @@ def byte_bar(title: str, show: bool, total: int | None = None, initial: int = 0)
     """A bar that counts bytes, and goes when it is done."""
     options = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
     return tqdm(desc=title, total=total, initial=initial, disable=not show, **options)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename last through a power cut; Windows has no such call for folders."""
-    if sys.platform != "win32":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _manifest_path(root: Path, archive_name: str) -> Path:

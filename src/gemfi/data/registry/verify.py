@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from gemfi.data.registry.archives import check_manifest, read_manifest
-from gemfi.data.registry.download import checksum_of
+from gemfi.data.registry.checksums import checksum_of
 from gemfi.data.registry.load import find_form, read_part
 from gemfi.data.registry.record import DataSet, Form, RemoteFile, split_checksum
 from gemfi.errors import InputError
