@@ -10,12 +10,27 @@
 from gemfi import scores
 from gemfi._version import __version__
 from gemfi.belief import Belief
-from gemfi.data import Role, Split, Task, as_split, digits, line, two_moons
+from gemfi.data import (
+    DATA_SETS,
+    TASKS,
+    Role,
+    Split,
+    Task,
+    as_split,
+    digits,
+    line,
+    load,
+    two_moons,
+)
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
+from gemfi.data.own import task_from_path
 from gemfi.errors import (
+    CheckFailedError,
     CheckpointError,
+    DownloadError,
     GemfiError,
     InputError,
+    MissingDataError,
     NonFiniteLossError,
     RoleError,
 )
@@ -30,12 +45,16 @@ from gemfi.training import FitResult, TrainConfig, fit
 
 __all__ = [
     "AUGMENTATIONS",
+    "DATA_SETS",
     "METHODS",
     "PRESETS",
     "SCORES",
+    "TASKS",
     "Augmentation",
     "Belief",
+    "CheckFailedError",
     "CheckpointError",
+    "DownloadError",
     "EDLConfig",
     "Evaluation",
     "FitResult",
@@ -44,6 +63,7 @@ __all__ = [
     "Head",
     "InputError",
     "MethodInfo",
+    "MissingDataError",
     "Model",
     "NonFiniteLossError",
     "Normalisation",
@@ -62,7 +82,9 @@ __all__ = [
     "evaluate",
     "fit",
     "line",
+    "load",
     "scores",
+    "task_from_path",
     "two_moons",
     "uncertainty",
 ]

@@ -11,7 +11,7 @@ import pytest
 
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig
-from gemfi.runs.plain import decode, differences, flat, from_plain, to_plain, with_settings
+from gemfi.runs.plain import decode, from_plain, to_plain, with_settings
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,3 @@ def test_the_outliers_of_gem_are_set_by_a_dotted_name() -> None:
 def test_a_setting_that_does_not_fit_says_why(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         with_settings(FULL, [text], "--set")
-
-
-def test_differences_are_dotted() -> None:
-    assert flat({"a": {"b": 1, "c": {}}, "d": [1]}) == {"a.b": 1, "a.c": {}, "d": [1]}
-    there, here = {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}, "d": 4}
-    assert differences(there, here) == {"a.c": (2, 3), "d": (None, 4)}
-    assert differences(FULL, FULL) == {}

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gemfi.differences import differences
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
-from gemfi.runs.plain import differences
 from gemfi.runs.spec import RunSpec
 from gemfi.runs.summary import CLASSIFICATION, DETECTION, set_title
 from gemfi.runs.text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
@@ -232,7 +232,7 @@ def _legend(runs: Sequence[Run]) -> list[str]:
         before, base = first.setdefault((spec.task, spec.method), (index, spec))
         changes = [
             f"{name}={UNDEFINED if here is None else here}"
-            for name, (_, here) in differences(base, spec).items()
+            for name, (_, here) in differences(base.to_plain(), spec.to_plain()).items()
             if name != "train.seed"
         ]
         lines.append(f"{index:<{width}}  {run.folder}")

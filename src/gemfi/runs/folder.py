@@ -20,12 +20,13 @@ from typing import Any, Final
 import torch
 
 from gemfi.data import Task
+from gemfi.differences import described, differences
 from gemfi.errors import CheckpointError, InputError
 from gemfi.files import to_json, write_atomically
 from gemfi.methods.base import DataFacts
 from gemfi.model import Model
 from gemfi.runs.facts import TaskFacts
-from gemfi.runs.plain import differences, from_plain, to_plain
+from gemfi.runs.plain import from_plain, to_plain
 from gemfi.runs.record import Environment, environment
 from gemfi.runs.spec import RunSpec
 from gemfi.training.batches import batches_per_epoch
@@ -152,14 +153,12 @@ def start_or_resume(spec: RunSpec, folder: Path | str, task: Task) -> Record:
         record.write(folder)
         return record
     record = Record.read(folder)
-    differing = differences(record.spec, spec) | differences(record.facts, facts)
+    differing = differences(to_plain(record.spec), to_plain(spec))
+    differing |= differences(to_plain(record.facts), to_plain(facts))
     if differing:
-        changes = "; ".join(
-            f"{name}: {_shown(there)} there, {_shown(here)} here"
-            for name, (there, here) in differing.items()
-        )
         raise CheckpointError(
-            f"{folder} holds another run ({changes}); use another folder, or --fresh to replace it"
+            f"{folder} holds another run ({described(differing)}); use another folder, or --fresh "
+            "to replace it"
         )
     if replace(record.sessions[-1], date=now.date) != now:
         record = replace(record, sessions=(*record.sessions, now))
@@ -251,8 +250,3 @@ def _unfinished(step: int, steps: int) -> str:
 def _strangers(folder: Path) -> Sequence[str]:
     ours = {*FILES, *(f"{name}.tmp" for name in FILES)}
     return sorted(path.name for path in folder.iterdir() if path.name not in ours)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"

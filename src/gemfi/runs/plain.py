@@ -65,27 +65,6 @@ def decode(hint: Any, value: Any, where: str) -> Any:
     return value if hint is Any else _scalar(hint, value, where)
 
 
-def flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names."""
-    if not isinstance(value, Mapping) or not value:
-        return {prefix.removesuffix("."): value}
-    return {
-        name: leaf
-        for key, inner in value.items()
-        for name, leaf in flat(inner, f"{prefix}{key}.").items()
-    }
-
-
-def differences(there: Any, here: Any) -> dict[str, tuple[Any, Any]]:
-    """Dotted name -> the two values, where they differ; None for one that is absent."""
-    first, second = flat(to_plain(there)), flat(to_plain(here))
-    return {
-        name: (first.get(name), second.get(name))
-        for name in second | first
-        if first.get(name) != second.get(name)
-    }
-
-
 def with_settings(config: T, settings: Sequence[str], option: str) -> T:
     """A configuration with some fields changed by texts `name=value`; dots reach inside.
 

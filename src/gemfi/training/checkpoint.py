@@ -18,11 +18,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from gemfi.differences import described, differences
 from gemfi.errors import CheckpointError
 from gemfi.files import write_atomically
 
 _FORMAT = 2  # 1 had no augmentation and no normalisation
-_SHOWN = 60  # characters of a setting in a message
 
 
 @dataclass
@@ -80,33 +80,12 @@ def load_snapshot(path: Path) -> Snapshot:
 
 def check_fingerprint(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse to resume another run; says which settings differ."""
-    there, here = _flat(found), _flat(json.loads(json.dumps(wanted)))
-    differing = [name for name in here | there if there.get(name) != here.get(name)]
+    differing = differences(found, json.loads(json.dumps(wanted)))
     if differing:
-        changes = "; ".join(
-            f"{name}: {_shown(there.get(name))} there, {_shown(here.get(name))} here"
-            for name in differing
-        )
         raise CheckpointError(
-            f"{path} belongs to another run ({changes}); use another run directory or delete it"
+            f"{path} belongs to another run ({described(differing)}); use another run directory or "
+            "delete it"
         )
-
-
-def _shown(value: Any) -> str:
-    """A setting as JSON, cut where it is long, as the means of many features are."""
-    text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings as dotted names."""
-    if not isinstance(value, Mapping):
-        return {prefix.removesuffix("."): value}
-    return {
-        name: leaf
-        for key, inner in value.items()
-        for name, leaf in _flat(inner, f"{prefix}{key}.").items()
-    }
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
