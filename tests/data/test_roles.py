@@ -7,6 +7,7 @@ source itself, in which whatever takes a split has to be in a table that somebod
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -261,9 +262,10 @@ def functions() -> Iterator[tuple[str, str, ast.FunctionDef]]:
 def words(node: ast.AST | None) -> set[str]:
     """The names in an annotation, quoted or not."""
     nodes = [] if node is None else list(ast.walk(node))
-    quoted = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     found = {n.id for n in nodes if isinstance(n, ast.Name)}
-    return found | {n.attr for n in nodes if isinstance(n, ast.Attribute)} | set(quoted)
+    found |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+    quoted = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    return found.union(*(re.findall(r"\w+", text) for text in quoted))
 
 
 def parameters(function: ast.FunctionDef) -> list[ast.arg]:
@@ -313,7 +315,7 @@ class TestSource:
         assert found == places
 
     def test_the_finder_finds(self) -> None:
-        code = "def f(a: 'Split', *, b: int | None = None, **c: Mapping[str, data.Split]): ..."
+        code = "def f(a: 'Split | None', *, b: int = 0, **c: Mapping[str, data.Split]): ..."
         (function,) = ast.parse(code).body
         assert isinstance(function, ast.FunctionDef)
         hits = [p.arg for p in parameters(function) if words(p.annotation) & TAKEN]

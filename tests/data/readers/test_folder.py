@@ -171,8 +171,8 @@ class TestConversion:
         self, tmp_path: Path
     ) -> None:
         save(tmp_path / "a.png", picture(1, 300, value=77))
-        read = read_image_folder(tmp_path, size=(32, 32), crop=True).images
-        assert read.shape == (1, 3, 32, 32)
+        read = read_image_folder(tmp_path, size=(64, 16), crop=True).images
+        assert read.shape == (1, 3, 64, 16)
         assert (read == 77).all()
 
     def test_crop_needs_a_size(self, tmp_path: Path) -> None:
