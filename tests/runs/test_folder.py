@@ -24,7 +24,7 @@ from gemfi.runs import Run, RunSpec, evaluate_run, start_or_resume, train_run, w
 from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY, clear
 from gemfi.scores import SCORES
-from gemfi.training.loop import CHECKPOINT, LOG
+from gemfi.training.loop import CHECKPOINT, LOCK, LOG
 
 from .conftest import toy_spec
 
@@ -77,7 +77,7 @@ def copy(finished: Path, tmp_path: Path) -> Path:
 
 
 def test_a_run_leaves_its_five_files(finished: Path) -> None:
-    assert {path.name for path in finished.iterdir()} == set(FILES)
+    assert {path.name for path in finished.iterdir()} == {*FILES, LOCK}
     record = json.loads((finished / RECORD).read_text(), parse_constant=pytest.fail)
     assert RunSpec.from_plain(record["spec"]) == toy_spec()
     facts = record["facts"]
@@ -330,7 +330,7 @@ def test_clearing_deletes_the_files_of_a_run_and_nothing_else(copy: Path) -> Non
     (copy / "notes.txt").write_text("mine")
     (copy / f"{CHECKPOINT}.tmp").write_bytes(b"half")
     clear(copy)
-    assert contents(copy) == {"notes.txt": b"mine"}
+    assert contents(copy) == {"notes.txt": b"mine", LOCK: b""}
 
 
 def test_fresh_replaces_another_run(copy: Path, finished: Path) -> None:

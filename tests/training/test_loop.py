@@ -23,7 +23,7 @@ from gemfi.outliers import OutlierConfig
 from gemfi.spectral import Spectral
 from gemfi.training import TrainConfig, checkpoint, fit
 from gemfi.training.batches import permutation
-from gemfi.training.loop import CHECKPOINT, LOG, make_optimizer
+from gemfi.training.loop import CHECKPOINT, LOCK, LOG, make_optimizer
 from gemfi.training.step import TrainingStep
 
 TASK = two_moons(n=120)
@@ -367,9 +367,9 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: str) -> None:
         train(build(), run_dir=tmp_path)
 
 
-def test_nothing_but_checkpoint_and_log_is_left_behind(tmp_path: Path) -> None:
+def test_nothing_but_checkpoint_log_and_lock_is_left_behind(tmp_path: Path) -> None:
     train(build(), run_dir=tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CHECKPOINT, LOG])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CHECKPOINT, LOCK, LOG])
 
 
 # -- failures -----------------------------------------------------------------------------------

@@ -84,6 +84,7 @@ def verify_sets(names: Names) -> None:
         absent = [check for check in checks if check.state is State.MISSING]
         if len(absent) == len(entry.parts):
             print(f"{entry.title}: not in {root}; gemfi data fetch {entry.name} gets it")
+            wrong += 1
             continue
         print(entry.title)
         if not checks:
@@ -92,7 +93,7 @@ def verify_sets(names: Names) -> None:
             print(f"  {check.state.value:<9}{check.what}: {check.detail}")
             wrong += check.state in (State.DIFFERS, State.BROKEN)
     if wrong:
-        raise CheckFailedError(f"{wrong} of the lines above are not as published")
+        raise CheckFailedError(f"{wrong} of the lines above are not as they should be")
 
 
 def info(name: Name) -> None:

@@ -32,7 +32,7 @@ from gemfi.runs.spec import RunSpec
 from gemfi.training.batches import batches_per_epoch
 from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_snapshot
 from gemfi.training.fingerprint import fingerprint
-from gemfi.training.loop import CHECKPOINT, LOG
+from gemfi.training.loop import CHECKPOINT, LOCK, LOG
 from gemfi.training.step import TrainingStep
 
 RECORD: Final = "run.json"
@@ -248,5 +248,5 @@ def _unfinished(step: int, steps: int) -> str:
 
 
 def _strangers(folder: Path) -> Sequence[str]:
-    ours = {*FILES, *(f"{name}.tmp" for name in FILES)}
+    ours = {LOCK, *FILES, *(f"{name}.tmp" for name in FILES)}
     return sorted(path.name for path in folder.iterdir() if path.name not in ours)

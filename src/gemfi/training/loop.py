@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gemfi import metrics, spectral
+from gemfi import locks, metrics, spectral
 from gemfi.data import Split
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
 from gemfi.methods.base import DataFacts, Progress
@@ -30,6 +32,7 @@ from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
 
 CHECKPOINT = "checkpoint.safetensors"
 LOG = "log.jsonl"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,11 @@ def fit(
     check_run(model, train, validation, auxiliary, config)
     model.sample_shape = tuple(train.x.shape[1:])
     trainer = _Trainer(model, train, validation, config, auxiliary, outliers, run_dir)
-    with torch.random.fork_rng(devices=[]), graceful_interrupt() as interrupted:
+    with (
+        trainer.alone(),
+        torch.random.fork_rng(devices=[]),
+        graceful_interrupt() as interrupted,
+    ):
         return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
 
 
@@ -149,6 +156,22 @@ class _Trainer:
                 f"{self.step.outliers.kind!r}; set outliers=OutlierConfig(kind='auxiliary')"
             )
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes out of the run's folder."""
+        if self.run_dir is None:
+            yield
+            return
+
+        def taken() -> None:
+            raise CheckpointError(
+                f"another process is training in {self.run_dir}; wait for it, or use another folder"
+            )
+
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        with locks.alone(self.run_dir / LOCK, taken):
+            yield
+
     # -- the run --------------------------------------------------------------------------------
 
     def run(self, interrupted: threading.Event, *, progress: bool | None, label: str) -> FitResult:
@@ -188,7 +211,6 @@ class _Trainer:
         torch.manual_seed(self.config.seed)
         self.generator.manual_seed(self.config.seed + 1)
         if self.run_dir is not None:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
             self.log.rewind(-1, finished=False)
         self._save()
 

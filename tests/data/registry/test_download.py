@@ -24,6 +24,7 @@ from gemfi.data.registry.checksums import checksum_of
 from gemfi.data.registry.download import fetch_file
 from gemfi.data.registry.record import RemoteFile
 from gemfi.errors import DownloadError, InputError
+from gemfi.locks import try_lock
 
 BODY = random.Random(0).randbytes(200_000)  # noqa: S311
 OTHER = random.Random(1).randbytes(200_000)  # noqa: S311
@@ -738,7 +739,7 @@ class TestTwoAtOnce:
         (root / "set").mkdir(parents=True)
         server.offer("/images.gz", BODY)
         with (root / "set/.images.gz.lock").open("ab") as file:
-            assert download._try_lock(file)
+            assert try_lock(file)
             done = threading.Thread(
                 target=fetch, args=(remote_at(server), root), kwargs={"progress": False}
             )

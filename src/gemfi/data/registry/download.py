@@ -2,19 +2,15 @@
 
 While it is fetched, `a/b.gz` is `a/b.gz.part`, with `a/b.gz.part.meta` that says which version of
 the file it is a part of, so that no two versions are ever joined. An empty `a/.b.gz.lock` stays
-behind: other processes may be waiting for that very file, and to delete it under them is not safe
-on network file systems. The lock itself is the operating system's and ends with its process.
+behind (see `gemfi.locks`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from gemfi.data.registry.archives import unpack
@@ -22,16 +18,11 @@ from gemfi.data.registry.checksums import difference
 from gemfi.data.registry.record import RemoteFile
 from gemfi.data.registry.transfer import Transfer
 from gemfi.errors import InputError
+from gemfi.locks import alone
 
 TIMEOUT: Final = 30.0  # seconds
 PAUSES: Final = (1.0, 4.0)  # seconds
-_POLL: Final = 0.1  # seconds between two looks at a lock
 _CHUNK: Final = 2**18
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,12 @@ def fetch_file(
     if found is not None:
         return found
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(target, quiet=progress is False):
+
+    def waiting() -> None:
+        if progress is not False:
+            print(f"waiting for another process to fetch {target.name}", file=sys.stderr)
+
+    with alone(target.with_name(f".{target.name}.lock"), waiting):
         found = _found(remote, root, target, show)  # it may have been waited for
         if found is not None:
             return found
@@ -154,28 +150,3 @@ def _require_published(remote: RemoteFile, target: Path, show: bool) -> None:
     if differs is not None:
         text = f"{target} is not the published file: {differs}"
         raise InputError(f"{text}; to replace it, delete it and run again")
-
-
-@contextlib.contextmanager
-def _alone(target: Path, *, quiet: bool) -> Iterator[None]:
-    """Hold the lock of a file; waits, and says so once, while another process has it."""
-    with target.with_name(f".{target.name}.lock").open("ab") as file:
-        if not _try_lock(file):
-            if not quiet:
-                print(f"waiting for another process to fetch {target.name}", file=sys.stderr)
-            while not _try_lock(file):
-                time.sleep(_POLL)
-        yield
-
-
-def _try_lock(file: IO[bytes]) -> bool:
-    """Lock a file unless another process has it; it ends when the file is closed."""
-    try:
-        if sys.platform == "win32":
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
