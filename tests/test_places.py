@@ -15,17 +15,17 @@ VARIABLES = ("GEMFI_DATA", "GEMFI_RUNS", "XDG_CACHE_HOME", "XDG_DATA_HOME", "LOC
 
 @pytest.fixture(autouse=True)
 def _home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home of /home/me, and nothing in the environment that moves folders."""
+    """A home of /people/me, and nothing in the environment that moves folders."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))
+    monkeypatch.setenv("HOME", "/people/me")
+    monkeypatch.setattr(Path, "home", lambda: Path("/people/me"))
     monkeypatch.setattr(sys, "platform", "linux")
 
 
 def test_linux() -> None:
-    assert data_root() == Path("/home/me/.cache/gemfi/data")
-    assert runs_root() == Path("/home/me/.local/share/gemfi/runs")
+    assert data_root() == Path("/people/me/.cache/gemfi/data")
+    assert runs_root() == Path("/people/me/.local/share/gemfi/runs")
 
 
 def test_linux_with_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,21 +39,21 @@ def test_linux_with_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_xdg_says_to_ignore(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", value)
     monkeypatch.setenv("XDG_DATA_HOME", value)
-    assert data_root() == Path("/home/me/.cache/gemfi/data")
-    assert runs_root() == Path("/home/me/.local/share/gemfi/runs")
+    assert data_root() == Path("/people/me/.cache/gemfi/data")
+    assert runs_root() == Path("/people/me/.local/share/gemfi/runs")
 
 
 def test_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setenv("XDG_CACHE_HOME", "/fast")  # not a custom there
-    assert data_root() == Path("/home/me/Library/Caches/gemfi/data")
-    assert runs_root() == Path("/home/me/Library/Application Support/gemfi/runs")
+    assert data_root() == Path("/people/me/Library/Caches/gemfi/data")
+    assert runs_root() == Path("/people/me/Library/Application Support/gemfi/runs")
 
 
 def test_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    assert data_root() == Path("/home/me/AppData/Local/gemfi/data")
-    assert runs_root() == Path("/home/me/AppData/Local/gemfi/runs")
+    assert data_root() == Path("/people/me/AppData/Local/gemfi/data")
+    assert runs_root() == Path("/people/me/AppData/Local/gemfi/runs")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     assert data_root() == Path("/local/gemfi/data")
     assert runs_root() == Path("/local/gemfi/runs")
@@ -71,7 +71,7 @@ def test_the_variables_go_before_all(
     monkeypatch.setenv(name, "/mine/here")
     assert root() == Path("/mine/here")
     monkeypatch.setenv(name, "~/here")
-    assert root() == Path("/home/me/here")
+    assert root() == Path("/people/me/here")
     monkeypatch.setenv(name, "relative")
     assert root() == Path("relative")
     monkeypatch.delenv("XDG_CACHE_HOME")
