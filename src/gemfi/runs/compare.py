@@ -103,7 +103,8 @@ def _wide(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[str] | None:
     for line in zip(*columns, strict=True):
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         lines.append("   ".join(padded).rstrip())
-    return [*lines[:2], *_ruled(lines[2:], rows)]
+    titled = lines[:2] if sets else []
+    return [*titled, *_ruled(lines[2:], rows)]
 
 
 def _set_block(rows: Sequence[Row], key: str, entry: Mapping[str, Any]) -> list[str]:
