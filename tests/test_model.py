@@ -165,3 +165,28 @@ def test_uint8_examples_find_the_width() -> None:
     images = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8)
     backbone = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten())
     assert build_model("softmax", backbone, 2, example=images).head.num_features == 144
+
+
+class TestScale:
+    """Bytes are scaled to [0, 1] and other numbers are not, so a mix-up would go unseen."""
+
+    @staticmethod
+    def trained(dtype: torch.dtype) -> Model:
+        model = build_model("softmax", "mlp", 2, in_features=4)
+        model.sample_dtype = dtype
+        return model
+
+    def test_a_model_of_bytes_takes_bytes_and_numbers_in_the_unit_interval(self) -> None:
+        model = self.trained(torch.uint8)
+        x = torch.randint(256, (3, 4), dtype=torch.uint8)
+        torch.testing.assert_close(
+            model.predict(x).log_probs(), model.predict(x / 255).log_probs(), rtol=1e-5, atol=1e-6
+        )
+        with pytest.raises(InputError, match=r"trained on bytes.* reach 200: pass uint8, or"):
+            model.predict(torch.full((1, 4), 200.0))
+
+    def test_a_model_of_numbers_refuses_bytes(self) -> None:
+        model = self.trained(torch.float32)
+        model.predict(torch.full((1, 4), 200.0))
+        with pytest.raises(InputError, match="bytes would be scaled"):
+            model.predict(torch.zeros(1, 4, dtype=torch.uint8))

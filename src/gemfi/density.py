@@ -242,18 +242,20 @@ class ClassGaussians(nn.Module):
 
     def _note_small_classes(self, statistics: Statistics) -> None:
         features = statistics.origin.shape[0]
-        for label, count in enumerate(statistics.count.to(torch.int64).tolist()):
+        counts = statistics.count.to(torch.int64).tolist()
+        for label, count in enumerate(counts):
             if count == 0:
                 self.notes.append(f"class {label} has no samples and takes no part in the density")
-            elif self.tied:
-                continue
-            elif count == 1:
+            elif count == 1 and not self.tied:
                 self.notes.append(f"class {label} has one sample: tied covariance")
-            elif count <= features:
-                self.notes.append(
-                    f"class {label} has {count} samples in {features} dimensions: its covariance "
-                    f"has full rank only through shrinkage {self.shrinkage} and the ridge"
-                )
+        few = [count for count in counts if 1 < count <= features]
+        if few and not self.tied:
+            span = str(few[0]) if min(few) == max(few) else f"{min(few)} to {max(few)}"
+            self.notes.append(
+                f"{len(few)} of {len(counts)} classes have no more samples ({span}) than dimensions "
+                f"({features}): their covariances have full rank only through shrinkage "
+                f"{self.shrinkage} and the ridge"
+            )
 
 
 def _restore_fitted(module: nn.Module, _incompatible: object) -> None:

@@ -49,6 +49,7 @@ class Model(nn.Module):
         self.register_buffer("input_mean", mean)
         self.register_buffer("input_std", std)
         self.sample_shape: tuple[int, ...] | None = None  # of an input, once it was trained
+        self.sample_dtype: torch.dtype | None = None  # uint8 or floating point, likewise
 
     def features(self, x: Tensor) -> Tensor:
         """Features z (B, D), in float32 under autocast too.
@@ -118,12 +119,28 @@ class Model(nn.Module):
                 f"this model was trained on inputs {self.sample_shape} in a batch, got shape "
                 f"{tuple(x.shape)}; a single input needs a batch dimension: x[None]"
             )
+        if x.dtype != torch.uint8 and not x.is_floating_point():
+            raise InputError(f"inputs must be floating point, or uint8 images, got {x.dtype}")
+        self._check_scale(x)
         if x.dtype == torch.uint8:
             return x
-        if not x.is_floating_point():
-            raise InputError(f"inputs must be floating point, or uint8 images, got {x.dtype}")
         parameter = next(self.parameters(), None)
         return x if parameter is None else x.to(parameter.dtype)
+
+    def _check_scale(self, x: Tensor) -> None:
+        """Refuse inputs on another scale than the training data: beliefs on them mean nothing."""
+        if self.sample_dtype is None:
+            return
+        if x.dtype == torch.uint8 and self.sample_dtype != torch.uint8:
+            raise InputError(
+                "this model was trained on floating-point inputs, and bytes would be scaled to "
+                "[0, 1]: convert them as the training data were"
+            )
+        if self.sample_dtype == torch.uint8 and x.dtype != torch.uint8 and bool((x > 1).any()):
+            raise InputError(
+                "this model was trained on bytes, which it scales to [0, 1], but these reach "
+                f"{float(x.max()):g}: pass uint8, or divide by 255"
+            )
 
 
 def scaled(x: Tensor) -> Tensor:
