@@ -13,7 +13,7 @@ from gemfi import scores
 from gemfi.data import two_moons
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, PRESETS
-from gemfi.model import build_model
+from gemfi.model import Model, build_model
 from gemfi.spectral import SpectralLayer
 from gemfi.training import TrainConfig, fit
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gemfi.errors import InputError
 from gemfi.places import data_root, runs_root
 
 VARIABLES = ("GEMFI_DATA", "GEMFI_RUNS", "XDG_CACHE_HOME", "XDG_DATA_HOME", "LOCALAPPDATA")
@@ -78,6 +79,22 @@ def test_the_variables_go_before_all(
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv(name, "")  # as if it were not set
     assert root() == before
+
+
+@pytest.mark.parametrize(("name", "root"), [("GEMFI_DATA", data_root), ("GEMFI_RUNS", runs_root)])
+def test_a_file_is_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, root: Callable[[], Path]
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    monkeypatch.setenv(name, str(file))
+    with pytest.raises(InputError) as caught:
+        root()
+    assert str(caught.value) == f"{name} is {file}, which is a file; name a folder"
+    monkeypatch.setenv(name, str(file / "below"))
+    with pytest.raises(InputError) as caught:
+        root()
+    assert str(caught.value) == f"{name} is {file / 'below'}, but {file} is a file; name a folder"
 
 
 def test_asking_makes_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -252,8 +252,8 @@ class ClassGaussians(nn.Module):
         if few and not self.tied:
             span = str(few[0]) if min(few) == max(few) else f"{min(few)} to {max(few)}"
             self.notes.append(
-                f"{len(few)} of {len(counts)} classes have no more samples ({span}) than dimensions "
-                f"({features}): their covariances have full rank only through shrinkage "
+                f"{len(few)} of {len(counts)} classes have no more samples ({span}) than "
+                f"dimensions ({features}): their covariances have full rank only through shrinkage "
                 f"{self.shrinkage} and the ridge"
             )
 

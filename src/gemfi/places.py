@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from gemfi.errors import InputError
+
 DATA_VARIABLE = "GEMFI_DATA"
 RUNS_VARIABLE = "GEMFI_RUNS"
 
@@ -26,7 +28,14 @@ def runs_root() -> Path:
 
 def _named(variable: str) -> Path | None:
     value = os.environ.get(variable)
-    return Path(value).expanduser() if value else None
+    if not value:
+        return None
+    path = Path(value).expanduser()
+    found = next((each for each in (path, *path.parents) if os.path.exists(each)), None)  # noqa: PTH110
+    if found is not None and not found.is_dir():
+        what = "which is a file" if found == path else f"but {found} is a file"
+        raise InputError(f"{variable} is {path}, {what}; name a folder")
+    return path
 
 
 def _platform(xdg: str, unix: str, library: str) -> Path:

@@ -267,3 +267,47 @@ def test_what_is_wrong_with_an_ood_file_is_said_too(tmp_path: Path) -> None:
     path = csv(tmp_path / "pets.csv")
     refused(path, r"gone\.csv", ood_validation={"gone": tmp_path / "gone.csv"})
     refused(path, r"does not exist", ood_test={"gone": tmp_path / "gone"})
+
+
+@pytest.mark.parametrize("group", ["ood_validation", "ood_test"])
+def test_the_data_themselves_are_not_unfamiliar(tmp_path: Path, group: str) -> None:
+    path = csv(tmp_path / "pets.csv")
+    refused(path, "one file cannot teach, tune and judge", **{group: {"far": path}})
+    link = tmp_path / "link.csv"
+    link.symlink_to(path)
+    refused(path, "is given as the data and as --ood", **{group: {"far": link}})
+    again = csv(tmp_path / "again.csv")
+    refused(path, r"'far' holds the same samples as 'pets\.csv'", **{group: {"far": again}})
+
+
+def test_one_file_does_not_tune_and_judge(tmp_path: Path) -> None:
+    path, far = csv(tmp_path / "pets.csv"), csv(tmp_path / "far.csv", 4, shift=9)
+    again = csv(tmp_path / "again.csv", 4, shift=9)
+    message = "is given as --ood-validation and as --ood-test: one file cannot"
+    refused(path, message, ood_validation={"a": far}, ood_test={"b": far})
+    message = "'b' holds the same samples as 'a': one file cannot"
+    refused(path, message, ood_validation={"a": far}, ood_test={"b": again})
+
+
+def test_options_are_for_files_of_their_kind(tmp_path: Path) -> None:
+    rows = archive(tmp_path / "a.npz", x=RNG.normal(size=(40, 3)), y=np.arange(40) % 4)
+    for path in (rows, pictures(tmp_path / "photos")):
+        refused(path, r"label \(--label\) is for tables", label="kind")
+    for path in (rows, csv(tmp_path / "pets.csv")):
+        refused(path, r"\(--size, --grey\) are for folders of images", size=8)
+        refused(path, r"\(--size, --grey\) are for folders of images", grey=True)
+
+
+def test_one_class_is_not_enough(tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("\n".join(["a,b", *(f"{i},x" for i in range(20))]))
+    refused(path, r"one\.csv has samples of one class, 'x', .* at least two")
+
+
+def test_labels_that_count_nothing(tmp_path: Path) -> None:
+    """To count them as they are would take terabytes."""
+    x, y = RNG.normal(size=(40, 3)), np.where(np.arange(40) % 2 == 0, 0, 10**12)
+    path = archive(tmp_path / "a.npz", x=x, y=y)
+    refused(path, r"a\.npz has a label 1000000000000, but 40 samples: number the classes 0, 1")
+    inside = archive(tmp_path / "b.npz", x=x + 1, y=np.arange(40) % 4)
+    assert len(task_from_path(inside, ood_test={"far": path}).ood_test["far"]) == 40

@@ -42,6 +42,13 @@ class TestTask:
         assert make().num_classes == 3
         assert make(absent={"gone": "why"}).absent == {"gone": "why"}
 
+    def test_it_shows_what_it_is_without_reading_it(self) -> None:
+        def unread() -> Split:
+            pytest.fail("nobody asked for it")
+
+        task = make(test=unread, ood_test={"far": unread})
+        assert repr(task) == "Task('toy', 3 classes, ood_validation=['near'], ood_test=['far'])"
+
     @pytest.mark.parametrize("place", PLACES)
     @pytest.mark.parametrize("role", Role)
     def test_each_place_takes_one_role(self, place: str, role: Role) -> None:

@@ -208,6 +208,16 @@ def test_evaluate_says_which_sets_are_not_here(
         (["two-moons", "--epochs", "0"], "epochs must be at least 1, got 0"),
         (["two-moons", "--seed", "-1"], "seed must lie in 0"),
         (["two-moons", "--augmentation", "strong"], "cannot be augmented"),
+        (["two-moons", "--augmentation", "strong"], "(--augmentation none)"),
+        (
+            ["two-moons", "--backbone-options", "spectral.kind=zz"],
+            "error: --backbone-options spectral.kind=zz: expected one of",
+        ),
+        (
+            ["two-moons", "--backbone-options", "spectral.knd=zz"],
+            "error: --backbone-options spectral.knd=zz: Spectral has no field 'knd'",
+        ),
+        (["two-moons", "--backbone-options", "in_features=5"], "cannot take the samples (2,)"),
         (["two-moons", "--recipe", "paper"], "the paper has recipes for mnist, cifar10"),
     ],
 )
@@ -228,6 +238,19 @@ def test_train_refuses_a_file_and_a_strange_folder(tmp_path: Path, capsys: Captu
         assert "not empty and holds no run (it has file)" in text
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert file.read_text() == "mine"
+
+
+def test_a_folder_cannot_be_below_a_file(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    text = refused(["train", "two-moons", *QUICK, "--out", str(file / "run")], capsys)
+    assert "cannot be created: a file is in its place" in text
+    monkeypatch.setenv("GEMFI_RUNS", str(file))
+    text = refused(["train", "two-moons", *QUICK], capsys)
+    assert "GEMFI_RUNS" in text
+    assert "Errno" not in text
 
 
 def test_train_refuses_a_folder_with_another_run(tmp_path: Path, capsys: Capture) -> None:
@@ -328,38 +351,3 @@ def test_sigkill_in_the_middle_changes_no_bit(tmp_path: Path) -> None:
     assert [name for name in found if not torch.equal(found[name], expected[name])] == []
     sections = [json.loads((each / METRICS).read_text())["validation"] for each in (whole, killed)]
     assert sections[0] == sections[1]
-
-
-def own_files(folder: Path) -> tuple[Path, Path]:
-    """Two tables: two classes that are easy to tell apart, and rows far from both."""
-    header = "width,height,species"
-    rows = [
-        f"{x + 0.01 * n},{n % 5},{name}" for n in range(40) for x, name in ((0, "low"), (3, "high"))
-    ]
-    (folder / "flowers.csv").write_text("\n".join([header, *rows]) + "\n")
-    (folder / "weeds.csv").write_text("\n".join([header, *(f"{n},90,?" for n in range(9))]) + "\n")
-    return folder / "flowers.csv", folder / "weeds.csv"
-
-
-def test_own_data_from_the_file_to_the_numbers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flowers, weeds = own_files(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    command = ["train", flowers.name, "--label", "species", "--ood-test", weeds.name, "--quiet"]
-    assert main([*command, "--method", "edl", "--epochs", "4", "--batch-size", "16"]) == 0
-    folder = capsys.readouterr().out.strip()
-    monkeypatch.chdir("/")  # the run finds its data again from anywhere
-    assert main(["evaluate", folder, "--json", str(tmp_path / "numbers.json")]) == 0
-    numbers = json.loads((tmp_path / "numbers.json").read_text())["runs"][0]["test"]
-    assert numbers["id"]["n"] == 16  # a fifth of 80
-    assert numbers["id"]["accuracy"] > 90
-    assert numbers["ood"]["weeds.csv"]["n"] == 9
-    assert "weeds.csv" in capsys.readouterr().out
-
-
-def test_options_for_own_data_are_not_for_tasks_of_the_library(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert "are for your own files" in refused(["train", "digits", "--label", "x"], capsys)
-    assert "or give the path of your own data" in refused(["train", "no-such-task"], capsys)

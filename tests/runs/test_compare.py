@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gemfi.runs import Run
+from gemfi.runs import OwnData, Run
 from gemfi.runs.compare import comparison, means, ranges
 from gemfi.runs.folder import METRICS
 from gemfi.runs.text import WIDTH, aligned, duration, number
@@ -26,8 +27,9 @@ def line(table: str, *words: str) -> list[str]:
 def with_sets(run: Run, names: list[str], folder: Path) -> Run:
     """The run as if it had been evaluated on sets of these names."""
     numbers = json.loads((run.folder / METRICS).read_text())
-    entry = numbers["test"]["ood"]["cluster"]
-    numbers["test"]["ood"] = {name: {**entry, "split": name} for name in names}
+    found = numbers["test"]["ood"]
+    entries = {name: found.get(name, found["cluster"]) for name in names}
+    numbers["test"]["ood"] = {name: {**entry, "split": name} for name, entry in entries.items()}
     folder.mkdir(parents=True)
     (folder / METRICS).write_text(json.dumps(numbers))
     return replace(run, folder=folder)
@@ -126,6 +128,37 @@ def test_tasks_have_blocks_of_their_own(five: list[Run]) -> None:
     assert "two-moons: test data" in table
     assert "line: test data" in table
     assert "mean of" not in table
+
+
+def test_other_test_data_are_another_table(five: list[Run], tmp_path: Path) -> None:
+    def judged_by(run: Run, folder: Path, change: Callable[[Any], None]) -> Run:
+        other = with_sets(run, ["cluster", "ring"], folder)
+        numbers = json.loads((folder / METRICS).read_text())
+        change(numbers["test"])
+        (folder / METRICS).write_text(json.dumps(numbers))
+        return other
+
+    inside = judged_by(five[1], tmp_path / "a", lambda test: test["id"].update(checksum="aa"))
+    outside = judged_by(
+        five[1], tmp_path / "b", lambda test: test["ood"]["ring"].update(checksum="bb")
+    )
+    own = OwnData(label="x")
+    read = replace(five[1].record, spec=replace(five[1].spec, own=own))
+    for other in (inside, outside, replace(five[1], record=read)):
+        table = comparison([five[0], other])
+        assert table.count("two-moons: test data") == 2
+        assert table.count(", checksum ") == 2
+        assert "mean of" not in table
+        assert means([five[0], other]) == []
+    assert "checksum aa" in comparison([five[0], inside])
+
+
+def test_sets_that_only_later_runs_met_are_shown(five: list[Run], tmp_path: Path) -> None:
+    one = with_sets(five[0], ["ring"], tmp_path / "one")
+    table = comparison([one, five[1]])
+    assert table.count("two-moons: test data") == 1
+    assert "cluster" in table
+    assert line(table, "1", "edl", "0")[-2:] == ["-", "-"]
 
 
 def test_small_texts() -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from gemfi.data import Split, Task, two_moons
 from gemfi.errors import CheckpointError, InputError, MissingDataError
@@ -22,58 +19,20 @@ from gemfi.model import Model
 from gemfi.normalisation import Normalisation
 from gemfi.runs import Run, RunSpec, evaluate_run, start_or_resume, train_run, work
 from gemfi.runs import spec as spec_module
-from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY, clear
+from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY
 from gemfi.scores import SCORES
+from gemfi.training.checks import check_run
 from gemfi.training.loop import CHECKPOINT, LOCK, LOG
 
-from .conftest import toy_spec
-
-STEPS = 24  # 3 epochs of 1,000 samples by 128
-
-
-def untouchable(name: str) -> Callable[[], Split]:
-    def source() -> Split:
-        raise AssertionError(f"{name} was read")
-
-    return source
-
-
-def task_with(**sources: Any) -> Task:
-    """Two moons with some sources replaced."""
-    moons = two_moons()
-    given: dict[str, Any] = {
-        "train": moons.train,
-        "validation": moons.validation,
-        "calibration": moons.calibration,
-        "test": moons.test,
-        "ood_validation": dict(moons.ood_validation),
-        "ood_test": dict(moons.ood_test),
-    }
-    return Task("two-moons", moons.class_names, **(given | sources))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def assert_same_checkpoint(one: Path, two: Path) -> None:
-    first, second = load_file(one / CHECKPOINT), load_file(two / CHECKPOINT)
-    assert first.keys() == second.keys()
-    assert [name for name in first if not torch.equal(first[name], second[name])] == []
-
-
-def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change run.json."""
-    record = json.loads((folder / RECORD).read_text())
-    change(record)
-    (folder / RECORD).write_text(json.dumps(record))
-
-
-@pytest.fixture
-def copy(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run, to spoil."""
-    shutil.copytree(finished, tmp_path / "copy")
-    return tmp_path / "copy"
+from .conftest import (
+    STEPS,
+    assert_same_checkpoint,
+    contents,
+    edit,
+    task_with,
+    toy_spec,
+    untouchable,
+)
 
 
 def test_a_run_leaves_its_five_files(finished: Path) -> None:
@@ -206,12 +165,21 @@ def test_numbers_do_not_outlive_their_checkpoint(copy: Path, finished: Path) -> 
     assert_same_checkpoint(copy, finished)
 
 
-def test_a_session_elsewhere_is_recorded(copy: Path) -> None:
-    edit(copy, lambda record: record["sessions"][0].update(torch="1.0"))
-    train_run(toy_spec(), copy, progress=False)
-    train_run(toy_spec(), copy, progress=False)
-    sessions = json.loads((copy / RECORD).read_text())["sessions"]
+def test_a_session_elsewhere_is_recorded(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start_or_resume(toy_spec(), folder, two_moons())
+    edit(folder, lambda record: record["sessions"][0].update(torch="1.0"))
+    train_run(toy_spec(), folder, progress=False)
+    train_run(toy_spec(), folder, progress=False)
+    sessions = json.loads((folder / RECORD).read_text())["sessions"]
     assert [each["torch"] for each in sessions] == ["1.0", torch.__version__]
+
+
+def test_a_finished_run_gets_no_session(copy: Path) -> None:
+    edit(copy, lambda record: record["sessions"][0].update(torch="1.0"))
+    before = contents(copy)
+    train_run(toy_spec(), copy, progress=False)
+    assert contents(copy) == before
 
 
 def test_another_spec_is_refused_with_the_fields_that_differ(copy: Path) -> None:
@@ -231,7 +199,7 @@ def test_other_data_are_refused_before_there_is_a_checkpoint(tmp_path: Path) -> 
     start_or_resume(toy_spec(), folder, two_moons())
     with pytest.raises(CheckpointError, match=r"train.checksum: \"\w+\" there, \"\w+\" here"):
         train_run(toy_spec(), folder, progress=False, task=two_moons(seed=1))
-    assert {path.name for path in folder.iterdir()} == {RECORD}
+    assert {path.name for path in folder.iterdir()} == {RECORD, LOCK}
 
 
 def test_training_reads_no_test_and_no_calibration_data(tmp_path: Path, finished: Path) -> None:
@@ -247,11 +215,24 @@ def test_training_reads_no_test_and_no_calibration_data(tmp_path: Path, finished
         evaluate_run(run, guarded)
 
 
-def test_evaluation_reads_no_training_data(copy: Path) -> None:
-    names = ("train", "validation", "calibration")
-    guarded = task_with(**{name: untouchable(name) for name in names})
+def test_evaluation_reads_no_calibration_data(copy: Path) -> None:
+    guarded = task_with(calibration=untouchable("calibration"))
     before = json.loads((copy / METRICS).read_text())
     assert evaluate_run(copy, guarded).metrics() == before
+
+
+@pytest.mark.parametrize("name", ["train", "validation"])
+def test_evaluation_refuses_data_that_changed_since_training(copy: Path, name: str) -> None:
+    before = contents(copy)
+    split = getattr(two_moons(), name)
+    fewer = split.subset(range(len(split) - 1))
+    with pytest.raises(CheckpointError, match="are not those it was trained on") as refusal:
+        evaluate_run(copy, task_with(**{name: fewer}))
+    text = str(refusal.value)
+    assert f"{name}.n: {len(split)} there, {len(split) - 1} here" in text
+    assert f"{name}.checksum: " in text
+    assert "put the old data back, or train again with --fresh" in text
+    assert contents(copy) == before
 
 
 def test_sets_that_are_not_here_are_named(tmp_path: Path) -> None:
@@ -259,11 +240,32 @@ def test_sets_that_are_not_here_are_named(tmp_path: Path) -> None:
     run = train_run(toy_spec(epochs=1), tmp_path / "run", progress=False, task=task)
     numbers = run.metrics()
     assert numbers["validation"]["ood"] == {}
-    assert numbers["validation"]["absent"] == ["ring"]
+    assert numbers["validation"]["absent"] == []
+    run = evaluate_run(run, task)
+    numbers = run.metrics()
+    assert numbers["test"]["absent"] == ["ring"]
     text = (tmp_path / "run" / SUMMARY).read_text()
     assert "Not here, so not measured: ring." in text
     assert "somewhere" not in text + json.dumps(numbers)
-    assert evaluate_run(run, task).metrics()["test"]["ood"].keys() == {"cluster"}
+    assert numbers["test"]["ood"].keys() == {"cluster"}
+
+
+def test_after_training_only_sets_for_tuning_are_missed(tmp_path: Path) -> None:
+    moons = two_moons()
+    task = Task(
+        "cifar10",
+        moons.class_names,
+        train=moons.train,
+        validation=moons.validation,
+        calibration=moons.calibration,
+        test=moons.test,
+        ood_validation={},
+        ood_test={},
+        absent={"dtd": "no file", "svhn": "no file"},
+    )
+    run = train_run(toy_spec(epochs=1), tmp_path / "run", progress=False, task=task)
+    assert run.metrics()["validation"]["absent"] == ["dtd"]
+    assert evaluate_run(run, task).metrics()["test"]["absent"] == ["dtd", "svhn"]
 
 
 def test_missing_training_data_leave_no_folder(tmp_path: Path) -> None:
@@ -311,72 +313,21 @@ def test_checks_come_before_files(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# -- folders that are not runs ------------------------------------------------------------------
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_backbone_for_other_samples_is_refused_before_files(tmp_path: Path, fresh: bool) -> None:
+    spec = replace(toy_spec(), backbone_options={"in_features": 5})
+    with pytest.raises(InputError, match=r"cannot take the samples \(2,\) of split 'two-moons'"):
+        train_run(spec, tmp_path / "run", progress=False, fresh=fresh)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("mine")
-    for action in (
-        lambda: train_run(toy_spec(), tmp_path, progress=False),
-        lambda: train_run(toy_spec(), tmp_path, progress=False, fresh=True),
-        lambda: clear(tmp_path),
-    ):
-        with pytest.raises(InputError, match=r"not empty and holds no run \(it has thesis\.tex\)"):
-            action()
-    assert contents(tmp_path) == {"thesis.tex": b"mine"}
-
-
-def test_clearing_deletes_the_files_of_a_run_and_nothing_else(copy: Path) -> None:
-    (copy / "notes.txt").write_text("mine")
-    (copy / f"{CHECKPOINT}.tmp").write_bytes(b"half")
-    clear(copy)
-    assert contents(copy) == {"notes.txt": b"mine", LOCK: b""}
-
-
-def test_fresh_replaces_another_run(copy: Path, finished: Path) -> None:
-    run = train_run(toy_spec(seed=1), copy, progress=False, fresh=True)
-    assert run.spec.train.seed == 1
-    assert "test" not in run.metrics()
-    train_run(toy_spec(), copy, progress=False, fresh=True)
-    assert_same_checkpoint(copy, finished)
-
-
-def test_fresh_does_not_delete_a_run_for_a_spec_that_cannot_run(copy: Path) -> None:
-    before = contents(copy)
-    spec = replace(toy_spec(), backbone_options={"in_features": 2}, normalise=True)
-    task = task_with(normalisation=Normalisation((0.0,), (1.0,)))
-    with pytest.raises(InputError, match="normalises inputs"):
-        train_run(spec, copy, task=task, progress=False, fresh=True)
-    assert contents(copy) == before
-
-
-def test_what_is_not_a_run_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not exist"):
-        Run.open(tmp_path / "absent")
-    with pytest.raises(InputError, match=r"is not a run: it has no run\.json"):
-        Run.open(tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is a file; give a folder"):
-        Run.open(tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda r: r.update(format=9), r"is not a run of format 1 \(found 9\)"),
-        (lambda r: r.pop("spec"), "spec: expected a mapping with the name of a method"),
-        (lambda r: r["spec"].update(method="x"), "cannot be read: unknown method 'x'"),
-        (lambda r: r["spec"]["train"].update(epochs="3"), r"spec\.train\.epochs: expected an int"),
-        (lambda r: r["facts"].pop("train"), "facts: field train is missing"),
-        (lambda r: r["sessions"][0].update(host="x"), r"sessions\[0\]\.host: unknown field"),
-        (lambda r: r["spec"]["train"].update(seed=5), "train.seed: 0 there, 5 here"),
-        (lambda r: r["spec"]["backbone_options"].update(dropout=0.5), "backbone: "),
-        (lambda r: r["facts"]["train"].update(checksum="0"), "data.train: "),
-    ],
-)
-def test_a_record_that_is_not_the_runs_is_refused(
-    copy: Path, change: Callable[[dict[str, Any]], None], message: str
-) -> None:
-    edit(copy, change)
-    with pytest.raises(CheckpointError, match=message):
-        Run.open(copy)
+def test_the_trial_pass_changes_nothing() -> None:
+    model = toy_spec().build(2, None)
+    model.backbone.eval()  # frozen, while the head learns
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    drawn = torch.get_rng_state()
+    check_run(model, two_moons().train, None, None, toy_spec().train)
+    assert model.training
+    assert not model.backbone.training
+    assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), drawn)

@@ -114,24 +114,39 @@ def test_a_record_that_is_not_a_spec_is_refused(value: Any, message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("shape", "backbone", "options", "augmentation"),
+    ("shape", "backbone", "options"),
     [
-        ((1, 28, 28), "convnet", {"in_channels": 1, "size": 28, "channels": 64}, "none"),
-        ((1, 8, 8), "convnet", {"in_channels": 1, "size": 8}, "none"),
-        ((3, 32, 32), "resnet18", {"in_channels": 3, "size": 32, "width": 16}, "standard"),
-        ((3, 64, 64), "resnet18", {"in_channels": 3, "size": 64, "width": 16}, "none"),
-        ((5,), "mlp", {"in_features": 5}, "none"),
-        ((1, 4, 6), "mlp", {"in_features": 24}, "none"),
+        ((1, 28, 28), "convnet", {"in_channels": 1, "size": 28, "channels": 64}),
+        ((1, 8, 8), "convnet", {"in_channels": 1, "size": 8}),
+        ((3, 32, 32), "resnet18", {"in_channels": 3, "size": 32, "width": 16}),
+        ((3, 64, 64), "resnet18", {"in_channels": 3, "size": 64, "width": 16}),
+        ((5,), "mlp", {"in_features": 5}),
+        ((1, 4, 6), "mlp", {"in_features": 24}),
     ],
 )
 def test_the_backbone_follows_from_the_shape_of_a_sample(
-    shape: tuple[int, ...], backbone: str, options: dict[str, int], augmentation: str
+    shape: tuple[int, ...], backbone: str, options: dict[str, int]
 ) -> None:
     spec = default_spec("noise", "edl", images(shape))
     assert spec.backbone == backbone
     assert spec.backbone_options.items() >= options.items()
-    assert spec.train == TrainConfig(augmentation=AUGMENTATIONS[augmentation])
+    assert spec.train == TrainConfig()
     assert spec.build(3, None).predict(torch.rand(2, *shape)).probs().shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "augmentation"),
+    [
+        ("cifar10", AUGMENTATIONS["standard"]),
+        ("cifar100", AUGMENTATIONS["standard"]),
+        ("svhn", Augmentation(crop=4)),
+        ("/data/signs", Augmentation()),
+    ],
+)
+def test_images_are_flipped_only_where_that_is_known_to_be_right(
+    name: str, augmentation: Augmentation
+) -> None:
+    assert default_spec(name, "edl", images((3, 32, 32))).train.augmentation == augmentation
 
 
 @pytest.mark.parametrize("method", METHODS)

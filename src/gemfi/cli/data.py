@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Final
 
 import tyro
 
-from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, data_set, load
+from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, Form, data_set, load
 from gemfi.data.registry.corrupted import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
 from gemfi.data.registry.download import fetch_file
 from gemfi.data.registry.load import find_form
@@ -55,15 +56,13 @@ def fetch(names: Names, mirror: str | None = None) -> None:
         raise InputError(f"which data set? known: {', '.join(DATA_SETS)}")
     root, entries = data_root(), [data_set(name) for name in names]
     mirror = mirror or os.environ.get(MIRROR_VARIABLE) or None
-    for entry in entries:
-        for remote in entry.files:
-            if is_fetched(entry, remote, root):
-                print(f"{entry.name}: {remote.path} is here already")
-                continue
-            print(f"{entry.name}: fetching {remote.path}{_size(remote.size)}", flush=True)
-            done = fetch_file(remote, root, mirror=mirror)
-            checked = "checksum as published" if done.verified else "no checksum is published"
-            print(f"{entry.name}: wrote {done.path} ({checked})")
+    try:
+        for entry in entries:
+            _fetch(entry, root, mirror)
+    except KeyboardInterrupt:
+        text = f"what was downloaded is kept in {root}; the same command resumes"
+        print(f"gemfi: {text}", file=sys.stderr)
+        raise
 
 
 def verify_sets(names: Names) -> None:
@@ -172,6 +171,17 @@ DATA_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
 """Name of a command of `gemfi data` -> its function."""
 
 
+def _fetch(entry: DataSet, root: Path, mirror: str | None) -> None:
+    for remote in entry.files:
+        if is_fetched(entry, remote, root):
+            print(f"{entry.name}: {remote.path} is here already")
+            continue
+        print(f"{entry.name}: fetching {remote.path}{_size(remote.size)}", flush=True)
+        done = fetch_file(remote, root, needs=entry.needs(remote), mirror=mirror)
+        checked = "checksum as published" if done.verified else "no checksum is published"
+        print(f"{entry.name}: wrote {done.path} ({checked})")
+
+
 def _shape(entry: DataSet) -> str:
     return "×".join(map(str, entry.shape))
 
@@ -193,26 +203,30 @@ def _why_there() -> str:
     return DATA_VARIABLE if named else f"set {DATA_VARIABLE} to use another"
 
 
-def _parts_here(entry: DataSet, root: Path) -> dict[str, bool]:
-    """Part that is here -> whether it is made here, and not published."""
+def _parts_here(entry: DataSet, root: Path) -> dict[str, Form]:
+    """Part that is here -> the form in which it is."""
     forms = {name: find_form(entry, name, root) for name in entry.parts}
-    return {name: form.made for name, form in forms.items() if form is not None}
+    return {name: form for name, form in forms.items() if form is not None}
 
 
 def _here(entry: DataSet, root: Path) -> str:
     found = _parts_here(entry, root)
     if not found:
         return "no"
-    made, total = sum(found.values()), len(entry.parts)
-    if made == total:
+    total = len(entry.parts)
+    if total <= 2:
+        return "; ".join(found[n].label if n in found else f"no {n}" for n in entry.parts)
+    made = [form for form in found.values() if form.made]
+    written = sum(form.files[0].startswith(f"{GENERATED}/") for form in made)
+    published = len(found) - len(made)
+    if not published and not written:
         return "no, but made from the test images when asked for"
-    if total > 2:
-        return f"{len(found) - made} of {total} published" + (f", {made} made here" if made else "")
-    labels = []
-    for name in entry.parts:
-        form = find_form(entry, name, root)
-        labels.append(f"no {name}" if form is None else form.label)
-    return "; ".join(labels)
+    counts = {"published": published, "written here": written}
+    said = [f"{count} {what}" for what, count in counts.items() if count]
+    said[0] = said[0].replace(" ", f" of {total} ", 1)
+    if len(made) > written:
+        said.append("the rest made when asked for")
+    return ", ".join(said)
 
 
 def _constants(entry: DataSet) -> str:

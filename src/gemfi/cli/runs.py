@@ -18,10 +18,10 @@ from gemfi.files import to_json, write_atomically
 from gemfi.places import runs_root
 from gemfi.runs import OwnData, Record, Run, RunSpec, evaluate_run, find_task, make_spec, train_run
 from gemfi.runs.compare import comparison, means
-from gemfi.runs.folder import FILES
+from gemfi.runs.folder import FILES, is_finished
+from gemfi.runs.spec import task_of
 from gemfi.runs.summary import every_score, headline, terminal
 from gemfi.runs.text import CONVENTIONS
-from gemfi.runs.work import is_finished
 
 _RECIPES = "(default: the recipe's)"
 _Whole = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=_RECIPES)]
@@ -159,8 +159,8 @@ def evaluate(
         raise InputError("give the folder of a run, or of several")
     _check_json(json)
     opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
-    wanted = dict.fromkeys((run.spec.task, run.spec.own) for run in opened)
-    tasks = {each: find_task(*each) for each in wanted}
+    wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
+    tasks = {each: task_of(spec) for each, spec in wanted.items()}
     found = [evaluate_run(run, tasks[run.spec.task, run.spec.own]) for run in opened]
     print(comparison(found))
     if len(found) == 1:

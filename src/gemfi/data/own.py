@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,6 +24,7 @@ _FORMATS: Final = (
     "own data is a folder with a sub-folder of images for each class, or a file: .npz, .csv, "
     ".parquet"
 )
+_ONE_FILE: Final = "one file cannot teach, tune and judge; give each a file of its own"
 _KEYS: Final = (("x", "y"), ("images", "labels"))  # of an npz archive
 
 Paths = Mapping[str, Path | str]
@@ -77,35 +78,99 @@ def task_from_path(
         ood_test: likewise; to report.
     """
     path, kind = Path(path), _Kind(label, size, grey)
-    own = _read(path, kind)
-    if own.y is None or own.class_names is None:
-        raise InputError(f"{path} has no labels: {_expected(path)}")
-    splits = cut(own.x, own.y, own.class_names, path.name)
-
-    def outside(paths: Paths | None, role: Role) -> dict[str, Split]:
-        found: dict[str, Split] = {}
-        for name, each in (paths or {}).items():
-            other = _read(Path(each), kind)
-            if other.columns != own.columns:
-                raise InputError(
-                    f"{each} has other columns than {path}: {other.columns}, expected {own.columns}"
-                )
-            found[name] = Split(other.x, None, role, name)
-        return found
-
-    # Which axis of other inputs holds channels or features, no one can tell.
-    normalised = own.x.ndim in {2, 4}
+    _check_options(path, kind)
+    _check_places({"the data": [path], "--ood-validation": ood_validation, "--ood-test": ood_test})
+    own, y, names = _labelled(_read(path, kind), path)
+    splits = cut(own.x, y, names, path.name)
+    tuning = _outside(ood_validation, Role.OOD_VALIDATION, kind, own, path)
+    report = _outside(ood_test, Role.OOD_TEST, kind, own, path)
+    for name, split in report.items():
+        _check_other(split.x, {each: other.x for each, other in tuning.items()}, name)
+    normalised = own.x.ndim in {2, 4}  # which axis of others holds channels, no one can tell
     return Task(
         path.name,
-        own.class_names,
+        names,
         train=splits[Role.TRAIN],
         validation=splits[Role.VALIDATION],
         calibration=splits[Role.CALIBRATION],
         test=splits[Role.TEST],
-        ood_validation=outside(ood_validation, Role.OOD_VALIDATION),
-        ood_test=outside(ood_test, Role.OOD_TEST),
+        ood_validation=tuning,
+        ood_test=report,
         normalisation=Normalisation.of(splits[Role.TRAIN]) if normalised else None,
     )
+
+
+def _check_options(path: Path, kind: _Kind) -> None:
+    """Refuse an option that says nothing about files of this kind."""
+    table, folder = path.suffix.lower() in _TABLES and not path.is_dir(), path.is_dir()
+    if not path.exists():
+        return  # which is said when it is read
+    if kind.label != -1 and not table:
+        raise InputError(
+            f"label (--label) is for tables, .csv and .parquet, but {path} is not one; leave it out"
+        )
+    if (kind.size is not None or kind.grey) and not folder:
+        raise InputError(
+            f"size and grey (--size, --grey) are for folders of images, but {path} is not one; "
+            "leave them out"
+        )
+
+
+def _check_places(groups: Mapping[str, Paths | list[Path] | None]) -> None:
+    """Refuse one path in two groups."""
+    seen: dict[Path, str] = {}
+    for group, paths in groups.items():
+        places = paths.values() if isinstance(paths, Mapping) else paths or ()
+        resolved = {Path(each).resolve() for each in places}
+        for place in resolved:
+            if place in seen:
+                raise InputError(f"{place} is given as {seen[place]} and as {group}: {_ONE_FILE}")
+        seen |= dict.fromkeys(resolved, group)
+
+
+def _check_other(x: Tensor, others: Mapping[str, Tensor], name: str) -> None:
+    """Refuse the same samples under two names."""
+    for other, samples in others.items():
+        if x.dtype == samples.dtype and torch.equal(x, samples):
+            raise InputError(f"{name!r} holds the same samples as {other!r}: {_ONE_FILE}")
+
+
+def _outside(
+    paths: Paths | None, role: Role, kind: _Kind, own: _Found, path: Path
+) -> dict[str, Split]:
+    """Files of unfamiliar data, by name."""
+    found: dict[str, Split] = {}
+    for name, each in (paths or {}).items():
+        other = _read(Path(each), kind)
+        if other.columns != own.columns:
+            raise InputError(
+                f"{each} has other columns than {path}: {other.columns}, expected {own.columns}"
+            )
+        found[name] = Split(other.x, None, role, name)
+        _check_other(found[name].x, {path.name: own.x}, name)
+    return found
+
+
+def _labelled(found: _Found, path: Path) -> tuple[_Found, Tensor, tuple[str, ...]]:
+    """What was read, its labels and the names of its classes, which an archive only counts."""
+    if found.y is None:
+        raise InputError(f"{path} has no labels: {_expected(path)}")
+    whole = Split(found.x, found.y, Role.TRAIN, path.name)  # says what is wrong with them
+    names = found.class_names
+    if names is None:
+        largest = int(whole.labels.max())
+        if largest >= len(whole):  # to count them would take as much memory
+            raise InputError(
+                f"{path} has a label {largest}, but {len(whole)} samples: number the classes "
+                "0, 1, 2, ..."
+            )
+        names = tuple(str(number) for number in range(largest + 1))
+    if len(names) < 2:
+        raise InputError(
+            f"{path} has samples of one class, {names[0]!r}, and a classifier needs at least two; "
+            "of a table, is --label the right column?"
+        )
+    return replace(found, x=whole.x), whole.labels, names
 
 
 def _read(path: Path, kind: _Kind) -> _Found:
@@ -141,10 +206,7 @@ def _read_archive(path: Path) -> _Found:
     x = _tensor(images, f"{path}: {inputs!r}")
     if labels not in arrays:
         return _Found(x)
-    y = _tensor(arrays[labels], f"{path}: {labels!r}")
-    whole = Split(x, y, Role.TRAIN, path.name)  # says what is wrong with them
-    names = tuple(str(number) for number in range(len(whole.class_counts)))
-    return _Found(whole.x, whole.labels, names)
+    return _Found(x, _tensor(arrays[labels], f"{path}: {labels!r}"))
 
 
 def _tensor(array: npt.NDArray[Any], where: str) -> Tensor:

@@ -1,8 +1,9 @@
 """A split: tensors in memory that know what they may be used for.
 
 Rule 1 of the design: every split carries a role, and `gemfi.data.guard` refuses the wrong one. A
-role is given once, when data enters (`as_split`, or a task's builder). There is no way to change
-it; `Split.carve` takes validation and calibration data out of training data, and nothing else.
+role is given once, when data enters (`as_split`, or a task's builder). No function of the
+library changes it but `Split.carve`, which takes validation and calibration data out of training
+data, and nothing else. `dataclasses.replace` can: it is not meant for that, and nothing stops it.
 """
 
 from __future__ import annotations

@@ -63,6 +63,10 @@ class Task:
         self.ood_validation = self._mapping(Role.OOD_VALIDATION, ood_validation)
         self.ood_test = self._mapping(Role.OOD_TEST, ood_test)
 
+    def __repr__(self) -> str:
+        ood = f"ood_validation={list(self.ood_validation)}, ood_test={list(self.ood_test)}"
+        return f"Task({self.name!r}, {self.num_classes} classes, {ood})"
+
     @property
     def train(self) -> Split:
         """For weights and statistics."""

@@ -30,7 +30,7 @@ def as_split(
     """Wrap data with a role.
 
     A `Dataset` or `DataLoader` of (x, y) pairs, or of x alone for data without labels, is read
-    into memory once, in the order it gives: a shuffling loader gives a shuffled split, and random
+    into memory once, in the order it gives; a loader that shuffles is refused, and random
     augmentation is frozen. Numpy arrays are copied, tensors are not.
 
     Args:

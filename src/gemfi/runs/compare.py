@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gemfi.differences import differences
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
+from gemfi.runs.sections import CLASSIFICATION, DETECTION
 from gemfi.runs.spec import RunSpec
-from gemfi.runs.summary import CLASSIFICATION, DETECTION, set_title
+from gemfi.runs.summary import set_title
 from gemfi.runs.text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
 
 SEEDS_FOR_DEVIATION = 3
@@ -40,11 +41,22 @@ class Row:
 
 
 def comparison(runs: Sequence[Run]) -> str:
-    """The tables of runs that were evaluated on test data, a block a task, and the list of runs."""
-    blocks = []
-    for task in dict.fromkeys(run.spec.task for run in runs):
-        members = {index: run for index, run in enumerate(runs, start=1) if run.spec.task == task}
-        blocks.append(_task_block(task, members))
+    """The tables of runs that were evaluated, a block a task and its test data, and the runs."""
+    tables: list[dict[int, Run]] = []
+    for index, run in enumerate(runs, start=1):
+        fitting = (
+            each for each in tables if all(_same_data(run, other) for other in each.values())
+        )
+        table = next(fitting, None)
+        if table is None:
+            tables.append({index: run})
+        else:
+            table[index] = run
+    titles = [next(iter(members.values())).spec.task for members in tables]
+    blocks = [
+        _task_block(task, members, several=titles.count(task) > 1)
+        for task, members in zip(titles, tables, strict=True)
+    ]
     return "\n\n\n".join([*blocks, "\n".join(_legend(runs))])
 
 
@@ -69,12 +81,30 @@ def means(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return found
 
 
-def _task_block(task: str, runs: Mapping[int, Run]) -> str:
-    first = next(iter(runs.values())).metrics()["test"]
-    sets = first["ood"]  # all were evaluated on the same data, just now
+def _same_data(one: Run, other: Run) -> bool:
+    """Whether two runs learnt the same files and were judged by the same samples.
+
+    An OOD set that only one of them met is no difference: the other has dashes there.
+    """
+    if (one.spec.task, one.spec.own) != (other.spec.task, other.spec.own):
+        return False
+    first, second = one.metrics()["test"], other.metrics()["test"]
+    shared = first["ood"].keys() & second["ood"].keys()
+    return first["id"]["checksum"] == second["id"]["checksum"] and all(
+        first["ood"][key]["checksum"] == second["ood"][key]["checksum"] for key in shared
+    )
+
+
+def _task_block(task: str, runs: Mapping[int, Run], *, several: bool) -> str:
+    sections = [run.metrics()["test"] for run in runs.values()]
+    first = sections[0]["id"]
+    sets = {key: entry for section in sections[::-1] for key, entry in section["ood"].items()}
+    sets = {key: sets[key] for key in dict.fromkeys([*sections[0]["ood"], *sets])}
     rows = [_row(str(index), run) for index, run in runs.items()]
     rows += [row for group in _groups(runs) for row in _mean_rows(group)]
-    title = f"{task}: test data {first['id']['split']}, n {first['id']['n']:,}"
+    title = f"{task}: test data {first['split']}, n {first['n']:,}"
+    if several:
+        title += f", checksum {first['checksum']}"
     whole = _wide(rows, sets)
     if whole is not None:
         return "\n".join([title, "", *whole])
@@ -187,13 +217,16 @@ def _groups(runs: Mapping[int, Run]) -> list[dict[int, Run]]:
     """Runs that share data and everything but the seed, two or more of them, each seed once."""
     groups: list[dict[int, Run]] = []
     for index, run in runs.items():
-        alike = (each for each in groups if _unseeded(next(iter(each.values()))) == _unseeded(run))
-        group = next(alike, None)
+        group = next((each for each in groups if _alike(run, each.values())), None)
         if group is None:
             groups.append({index: run})
         elif all(run.spec.train.seed != other.spec.train.seed for other in group.values()):
             group[index] = run
     return [group for group in groups if len(group) > 1]
+
+
+def _alike(run: Run, group: Iterable[Run]) -> bool:
+    return all(_unseeded(run) == _unseeded(each) and _same_data(run, each) for each in group)
 
 
 def _unseeded(run: Run) -> tuple[RunSpec, TaskFacts]:

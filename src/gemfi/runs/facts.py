@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemfi.data import Split, Task
-from gemfi.errors import InputError
+from gemfi.differences import described, differences
+from gemfi.errors import CheckpointError, InputError
 from gemfi.normalisation import Normalisation
+from gemfi.runs.plain import to_plain
 from gemfi.runs.spec import RunSpec
 from gemfi.training.fingerprint import data_digest
 
@@ -74,6 +76,26 @@ class TaskFacts:
                 f"task {task.name!r} is not what this run was trained on: samples {theirs[1]} "
                 f"{theirs[2]} of {len(theirs[0])} classes, but the run has {mine[1]} {mine[2]} of "
                 f"{len(mine[0])} classes (class names must agree as well)"
+            )
+
+    def check_unchanged(self, task: Task, where: str) -> None:
+        """Refuse data that changed since training: what was learnt then may be test data now.
+
+        Args:
+            task: the data as they are.
+            where: the run, for the message.
+        """
+        there = {"train": to_plain(self.train), "validation": to_plain(self.validation)}
+        here = {
+            "train": to_plain(SplitFacts.of(task.train)),
+            "validation": to_plain(SplitFacts.of(task.validation)),
+        }
+        changed = differences(there, here)
+        if changed:
+            raise CheckpointError(
+                f"{where}: the data of task {task.name!r} are not those it was trained on "
+                f"({described(changed)}), so that samples it has learnt may be test samples now; "
+                "put the old data back, or train again with --fresh"
             )
 
 

@@ -26,8 +26,9 @@ from gemfi.files import to_json, write_atomically
 from gemfi.methods.base import DataFacts
 from gemfi.model import Model
 from gemfi.runs.facts import TaskFacts
-from gemfi.runs.plain import from_plain, to_plain
+from gemfi.runs.plain import decode, from_plain, to_plain
 from gemfi.runs.record import Environment, environment
+from gemfi.runs.sections import check_section
 from gemfi.runs.spec import RunSpec
 from gemfi.training.batches import batches_per_epoch
 from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_snapshot
@@ -72,20 +73,20 @@ class Record:
     def read(cls, folder: Path) -> Record:
         """Read `run.json` back, strictly."""
         path = folder / RECORD
-        found = read_json(path, f"delete {folder.name} or give --fresh to start the run again")
+        remedy = f"delete {folder.name} or give --fresh to start the run again"
+        found = read_json(path, remedy)
         if found.get("format") != _FORMAT:
             raise CheckpointError(
-                f"{path} is not a run of format {_FORMAT} (found {found.get('format')!r})"
+                f"{path} is not a run of format {_FORMAT} (found {found.get('format')!r}); {remedy}"
             )
         try:
             spec = RunSpec.from_plain(found.get("spec"), "spec")
             facts = from_plain(TaskFacts, found.get("facts"), "facts")
-            sessions = tuple(
-                from_plain(Environment, each, f"sessions[{index}]")
-                for index, each in enumerate(found.get("sessions", ()))
-            )
+            sessions = decode(tuple[Environment, ...], found.get("sessions"), "sessions")
         except InputError as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+            raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
+        if not sessions:
+            raise CheckpointError(f"{path} cannot be read: sessions: the list is empty; {remedy}")
         return cls(spec, facts, sessions)
 
 
@@ -145,8 +146,12 @@ def start_or_resume(spec: RunSpec, folder: Path | str, task: Task) -> Record:
         folder: of the run; it is created.
         task: the data.
     """
-    folder = Path(folder)
-    require_run_folder(folder)
+    require_run_folder(Path(folder))
+    return begin(spec, Path(folder), task)
+
+
+def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
+    """As `start_or_resume`, in a folder that was checked."""
     facts, now = TaskFacts.of(task, spec), environment()
     if not (folder / RECORD).exists():
         record = Record(spec, facts, (now,))
@@ -160,7 +165,7 @@ def start_or_resume(spec: RunSpec, folder: Path | str, task: Task) -> Record:
             f"{folder} holds another run ({described(differing)}); use another folder, or --fresh "
             "to replace it"
         )
-    if replace(record.sessions[-1], date=now.date) != now:
+    if replace(record.sessions[-1], date=now.date) != now and not is_finished(folder):
         record = replace(record, sessions=(*record.sessions, now))
         record.write(folder)
     return record
@@ -171,18 +176,26 @@ def require_run_folder(folder: Path) -> None:
     if not folder.exists():
         return
     check_folder(folder, "the run")
+    if (folder / RECORD).exists():
+        return
     strangers = _strangers(folder)
-    if strangers and not (folder / RECORD).exists():
+    if strangers:
         raise InputError(
             f"{folder} is not empty and holds no run (it has {strangers[0]}); give a new folder"
         )
 
 
+def is_finished(folder: Path | str) -> bool:
+    """Whether a folder holds a run whose training has ended."""
+    path = Path(folder) / CHECKPOINT
+    return path.exists() and bool(load_snapshot(path).counters["finished"])
+
+
 def clear(folder: Path | str) -> None:
-    """Delete the files of a run, and nothing else."""
+    """Delete the files of a run, and nothing else; the record last, as it makes them ours."""
     folder = Path(folder)
     require_run_folder(folder)
-    for name in FILES:
+    for name in reversed(FILES):
         for path in (folder / name, folder / f"{name}.tmp"):
             path.unlink(missing_ok=True)
 
@@ -198,7 +211,16 @@ def check_folder(folder: Path, what: str) -> None:
 def read_metrics(folder: Path) -> dict[str, Any]:
     """The numbers of a run so far; empty before there are any."""
     path = folder / METRICS
-    return read_json(path, "delete it and run again") if path.exists() else {}
+    if not path.exists():
+        return {}
+    remedy = "delete it and run again"
+    found = read_json(path, remedy)
+    try:
+        for name in found.keys() & {"validation", "test"}:
+            check_section(found[name], name)
+    except InputError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
+    return found
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
@@ -238,6 +260,7 @@ def _rebuild(path: Path, snapshot: Snapshot, record: Record) -> Model:
     except RuntimeError as error:
         raise CheckpointError(f"{path} does not fit this model: {error}") from error
     model.sample_shape = facts.sample_shape
+    model.sample_dtype = getattr(torch, facts.sample_dtype)
     return model.eval()
 
 
@@ -248,5 +271,6 @@ def _unfinished(step: int, steps: int) -> str:
 
 
 def _strangers(folder: Path) -> Sequence[str]:
-    ours = {LOCK, *FILES, *(f"{name}.tmp" for name in FILES)}
+    """Files that are not ours. Without a record, even a file with one of our names is not."""
+    ours = {LOCK, *(f"{name}.tmp" for name in FILES)}
     return sorted(path.name for path in folder.iterdir() if path.name not in ours)

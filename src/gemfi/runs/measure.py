@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gemfi import metrics, scores
@@ -14,7 +14,7 @@ from gemfi.runs.plain import to_plain
 
 
 def measure(
-    model: Model, inside: Split, outside: Mapping[str, Split], absent: Mapping[str, str]
+    model: Model, inside: Split, outside: Mapping[str, Split], absent: Iterable[str]
 ) -> dict[str, Any]:
     """One section: `id`, `scores` (which ones the method names), `ood` and `absent`.
 
@@ -26,7 +26,7 @@ def measure(
         model: trained.
         inside: role test or validation.
         outside: name -> set of role ood-test or ood-validation.
-        absent: OOD sets that are known and not here; only their names are kept.
+        absent: names of OOD sets that are known and not here.
     """
     found = evaluate(model, inside, outside)
     info = model.head.info

@@ -65,23 +65,25 @@ def decode(hint: Any, value: Any, where: str) -> Any:
     return value if hint is Any else _scalar(hint, value, where)
 
 
-def with_settings(config: T, settings: Sequence[str], option: str) -> T:
+def with_settings(config: T, settings: Sequence[str], option: str, inside: str = "") -> T:
     """A configuration with some fields changed by texts `name=value`; dots reach inside.
 
     Args:
         config: a frozen dataclass.
         settings: such as `["fi_reg_weight=0.1", "outliers.kind=none"]`.
         option: what the texts were given as, for messages.
+        inside: what stood before each text there, such as `spectral.`.
     """
     plain = to_plain(config)
     for text in settings:
-        name, hint, value = _setting(type(config), text, option)
+        name, hint, value = _setting(type(config), text, f"{option} {inside}")
         *folders, last = name.split(".")
         inner = plain
         for folder in folders:
             inner = inner[folder]
-        inner[last] = to_plain(parse(hint, value, f"{option} {text}"))
-    return from_plain(type(config), plain, option) if settings else config
+        inner[last] = to_plain(parse(hint, value, f"{option} {inside}{text}"))
+    where = f"{option} {inside}".rstrip(" .")
+    return from_plain(type(config), plain, where) if settings else config
 
 
 def split_setting(text: str, option: str) -> tuple[str, str]:
@@ -119,13 +121,13 @@ def parse(hint: Any, text: str, where: str) -> Any:
 
 def _setting(kind: Any, text: str, option: str) -> tuple[str, Any, str]:
     """The dotted name of a setting, the annotation of its field, and the text of its value."""
-    name, value = split_setting(text, option)
+    name, value = split_setting(text, option.rstrip())
     hint: Any = kind
     for part in name.split("."):
         known = get_type_hints(hint) if is_dataclass(hint) else {}
         if part not in known:
             owner = getattr(hint, "__name__", str(hint))
-            raise InputError(f"{option} {text}: {owner} has no field {part!r}{_hint(part, known)}")
+            raise InputError(f"{option}{text}: {owner} has no field {part!r}{_hint(part, known)}")
         hint = known[part]
     return name, hint, value
 

@@ -12,13 +12,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_type_hints
 
 import torch
 
 from gemfi.backbones import BACKBONES
 from gemfi.data import TASKS, Task
-from gemfi.data.augmentation import AUGMENTATIONS
+from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
 from gemfi.methods import PRESETS, GEMConfig, method
@@ -30,6 +30,14 @@ from gemfi.spectral import OFF, Spectral
 from gemfi.training import TrainConfig
 
 T = TypeVar("T")
+
+_AUGMENTED: Final = {
+    "cifar10": AUGMENTATIONS["standard"],
+    "cifar100": AUGMENTATIONS["standard"],
+    "svhn": Augmentation(crop=4),  # a digit in the mirror is not a digit
+}
+"""Task -> the augmentation of its default recipe; what others bear, their users know."""
+
 RecipeName = Literal["default", "paper"]
 
 
@@ -188,6 +196,20 @@ def find_task(name: str, own: OwnData = OwnData()) -> Task:  # noqa: B008 - froz
     return own.task(name)
 
 
+def task_of(spec: RunSpec) -> Task:
+    """The data of a run that was trained, or an error that says where they were."""
+    path = Path(spec.task)
+    own = path.is_absolute() or len(path.parts) > 1 or path.suffix != ""
+    if spec.task not in TASKS and (own or path.exists()):
+        for each in (spec.task, *spec.own.ood_validation, *spec.own.ood_test):
+            if not Path(each).exists():
+                raise InputError(
+                    f"this run's data were at {each}, which does not exist; put them back there, "
+                    "or train again on the data where they are now"
+                )
+    return find_task(spec.task, spec.own)
+
+
 def default_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
     """A spec for any task: the backbone follows from the shape of its training samples.
 
@@ -233,7 +255,7 @@ def make_spec(
         own: how the user's own data were read.
     """
     shape = tuple(task.train.x.shape[1:])
-    chosen = paper_recipe(name) if recipe == "paper" else default_recipe(shape)
+    chosen = paper_recipe(name) if recipe == "paper" else default_recipe(shape, name)
     given = dict(chosen.backbone_options)
     if backbone is not None and backbone != chosen.backbone:
         given = _input_options(backbone, shape)
@@ -253,17 +275,20 @@ def make_spec(
     )
 
 
-def default_recipe(shape: Sequence[int]) -> Recipe:
-    """Backbone and training by the shape of a sample: grey image, colour image, or numbers."""
+def default_recipe(shape: Sequence[int], name: str = "") -> Recipe:
+    """Backbone by the shape of a sample: grey image, colour image, or numbers.
+
+    Args:
+        shape: of a sample.
+        name: of the task; it decides the augmentation, which is none for most.
+    """
     if len(shape) == 3 and shape[1] == shape[2] >= 8:
         backbone = "resnet18" if shape[0] == 3 else "convnet"
         options = _input_options(backbone, shape)
-        train = TrainConfig()
         if backbone == "resnet18":
             options["width"] = 16
-        if tuple(shape) == (3, 32, 32):
-            train = replace(train, augmentation=AUGMENTATIONS["standard"])
-        return Recipe(train, backbone, options)
+        augmentation = _AUGMENTED.get(name, Augmentation())
+        return Recipe(TrainConfig(augmentation=augmentation), backbone, options)
     return Recipe(TrainConfig(), "mlp", _input_options("mlp", shape))
 
 
@@ -332,8 +357,9 @@ def _parsed_options(backbone: str, texts: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"{where}: {backbone} has no such option; known: {', '.join(known)}")
         hint, default = known[first]
         if inner:
-            changed = with_settings(found.get(first, default), [f"{inner}={value}"], where)
-            found[first] = changed
+            found[first] = with_settings(
+                found.get(first, default), [f"{inner}={value}"], "--backbone-options", f"{first}."
+            )
         else:
             found[first] = parse(hint, value, where)
     return found

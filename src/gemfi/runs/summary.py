@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemfi.runs.folder import FILES, Record, Run
+from gemfi.runs.sections import CLASSIFICATION, DETECTION
 from gemfi.runs.text import (
     CONVENTIONS,
     aligned,
@@ -15,9 +16,6 @@ from gemfi.runs.text import (
     percent_or_nats,
 )
 
-CLASSIFICATION = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE"}
-DETECTION = {"auroc": "AUROC", "aupr_id": "AUPR", "fpr95": "FPR95"}
-
 Table = list[list[str]]
 
 
@@ -25,7 +23,7 @@ def headline(record: Record) -> str:
     """Task, method, backbone and length of a run, in one line."""
     spec, facts = record.spec, record.facts
     return (
-        f"{spec.method} on {spec.task}: {spec.backbone}, {facts.train.n:,} samples of "
+        f"{spec.method} on {spec.task}: {spec.backbone}, {_count(facts.train.n, 'sample')} of "
         f"{facts.num_classes} classes, {_count(spec.train.epochs, 'epoch')}, "
         f"{_count(record.steps, 'step')}, seed {spec.train.seed}"
     )
@@ -34,7 +32,7 @@ def headline(record: Record) -> str:
 def terminal(run: Run, metrics: Mapping[str, Any]) -> str:
     """What `gemfi train` prints at the end: training and validation."""
     section = metrics["validation"]
-    lines = [_trained(run), "", f"Validation data, {section['id']['n']:,} samples"]
+    lines = [_trained(run), "", f"Validation data, {_count(section['id']['n'], 'sample')}"]
     lines += aligned(_classification(section), left=0, indent="  ")
     if section["ood"]:
         lines += ["", f"Against unfamiliar data for tuning, by {section['scores']['epistemic']}"]

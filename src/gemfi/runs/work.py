@@ -7,15 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from gemfi.data import Split, Task
+from gemfi.data.registry.tasks import AGAINST
 from gemfi.files import to_json, write_atomically
-from gemfi.runs.folder import METRICS, SUMMARY, Record, Run, clear, read_metrics, start_or_resume
+from gemfi.runs.folder import (
+    METRICS,
+    SUMMARY,
+    Record,
+    Run,
+    begin,
+    clear,
+    read_metrics,
+    require_run_folder,
+)
 from gemfi.runs.measure import measure
-from gemfi.runs.spec import RunSpec, find_task
+from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
 from gemfi.training import fit
-from gemfi.training.checkpoint import load_snapshot
 from gemfi.training.checks import check_run
-from gemfi.training.loop import CHECKPOINT
+from gemfi.training.loop import CHECKPOINT, alone_in
 
 
 def train_run(
@@ -44,37 +53,45 @@ def train_run(
     task = find_task(spec.task, spec.own) if task is None else task
     model = spec.build(task.num_classes, task.normalisation)
     check_run(model, task.train, task.validation, None, spec.train)  # before a file is written
-    if fresh:
-        clear(folder)
-    record = start_or_resume(spec, folder, task)
-    _drop_orphans(folder)
-    started(record)
-    fit(
-        model,
-        task.train,
-        task.validation,
-        spec.train,
-        run_dir=folder,
-        progress=progress,
-        label=f"{spec.method} on {task.name}",
-    )
-    run = Run.open(folder)
-    if "validation" not in run.metrics():
-        section = measure(run.model, task.validation, task.ood_validation, task.absent)
-        _write(run, validation=section)
+    require_run_folder(folder)  # before the lock's file is in it
+    with alone_in(folder):
+        require_run_folder(folder)
+        if fresh:
+            clear(folder)
+        record = begin(spec, folder, task)
+        _drop_orphans(folder)
+        started(record)
+        fit(
+            model,
+            task.train,
+            task.validation,
+            spec.train,
+            run_dir=folder,
+            locked=True,
+            progress=progress,
+            label=f"{spec.method} on {task.name}",
+        )
+        run = Run.open(folder)
+        if "validation" not in run.metrics():
+            absent = _absent_for_tuning(task)
+            section = measure(run.model, task.validation, task.ood_validation, absent)
+            _write(run, validation=section)
     return run
 
 
 def evaluate_run(run: Run | Path | str, task: Task | None = None) -> Run:
     """Judge a finished run on test data, and on every OOD set that is here.
 
+    The training and validation data are read too, to see that they are those of the run.
+
     Args:
         run: a finished run, or its folder.
         task: the data, if at hand; otherwise found by the run's name for it.
     """
     run = run if isinstance(run, Run) else Run.open(run)
-    task = find_task(run.spec.task, run.spec.own) if task is None else task
+    task = task_of(run.spec) if task is None else task
     run.record.facts.check_alike(task, task.test)
+    run.record.facts.check_unchanged(task, str(run.folder))
     _write(run, test=measure(run.model, task.test, _outside(task), task.absent))
     return run
 
@@ -94,10 +111,10 @@ def _outside(task: Task) -> dict[str, Split]:
     return found
 
 
-def is_finished(folder: Path | str) -> bool:
-    """Whether a folder holds a run whose training has ended."""
-    path = Path(folder) / CHECKPOINT
-    return path.exists() and bool(load_snapshot(path).counters["finished"])
+def _absent_for_tuning(task: Task) -> list[str]:
+    """The OOD validation sets that are known and not here; the others belong to the test."""
+    tuning = AGAINST[task.name].validation if task.name in AGAINST else ()
+    return [name for name in task.absent if name in tuning]
 
 
 def _write(run: Run, **sections: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from gemfi.data import Split, require_classes, require_use
 from gemfi.errors import InputError
 from gemfi.model import Model
@@ -31,6 +33,7 @@ def check_run(
     model.check_channels(train.x)
     _check_augmentation(train, config)
     _check_device(model, given)
+    _check_pass(model, train)
 
 
 def _check_alike(train: Split, split: Split) -> None:
@@ -58,9 +61,27 @@ def _check_augmentation(train: Split, config: TrainConfig) -> None:
         config.augmentation.check_images(train.x)
     except InputError as error:
         raise InputError(
-            f"split {train.name!r} ({train.role}) cannot be augmented: {error}; change "
-            "augmentation in the TrainConfig, or leave it out"
+            f"split {train.name!r} ({train.role}) cannot be augmented: {error}; leave the "
+            "augmentation of TrainConfig out (--augmentation none), or choose another"
         ) from None
+
+
+def _check_pass(model: Model, train: Split) -> None:
+    """Two samples through the backbone: options that do not fit them are found here."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            model.features(train.x[:2])
+    except (RuntimeError, InputError) as error:
+        raise InputError(
+            f"the backbone cannot take the samples {tuple(train.x.shape[1:])} of split "
+            f"{train.name!r} ({train.role}): {str(error).splitlines()[0]}; build it for them "
+            "(--backbone-options such as in_features, in_channels and size follow from the data)"
+        ) from error
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def _check_device(model: Model, splits: list[Split]) -> None:

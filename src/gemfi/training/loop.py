@@ -65,6 +65,7 @@ def fit(
     auxiliary: Split | None = None,
     outliers: OutlierConfig | None = None,
     run_dir: Path | str | None = None,
+    locked: bool = False,
     progress: bool | None = None,
     label: str | None = None,
 ) -> FitResult:
@@ -83,18 +84,39 @@ def fit(
         auxiliary: role `auxiliary`, real outliers for a method whose outliers are of that kind.
         outliers: overrides the head's own outliers.
         run_dir: where checkpoint and log go.
+        locked: the caller is inside `alone_in(run_dir)`; otherwise `fit` keeps others out itself.
         progress: a progress bar: yes, no, or (None) if standard error is a terminal.
         label: what the progress bar calls the run.
     """
     check_run(model, train, validation, auxiliary, config)
-    model.sample_shape = tuple(train.x.shape[1:])
+    model.sample_shape, model.sample_dtype = tuple(train.x.shape[1:]), train.x.dtype
     trainer = _Trainer(model, train, validation, config, auxiliary, outliers, run_dir)
     with (
-        trainer.alone(),
+        contextlib.nullcontext() if locked or run_dir is None else alone_in(Path(run_dir)),
         torch.random.fork_rng(devices=[]),
         graceful_interrupt() as interrupted,
     ):
         return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep others out of the folder of a run, which is created; a second one is refused."""
+
+    def taken() -> None:
+        raise CheckpointError(
+            f"another process is training in {folder}; wait for it, or use another folder"
+        )
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(
+            f"run_dir {folder} cannot be created: a file is in its place, or in that of a folder "
+            "above it; give another one (--out, or GEMFI_RUNS)"
+        ) from None
+    with locks.alone(folder / LOCK, taken):
+        yield
 
 
 @dataclass
@@ -155,22 +177,6 @@ class _Trainer:
                 "an auxiliary split was given, but the outliers are of kind "
                 f"{self.step.outliers.kind!r}; set outliers=OutlierConfig(kind='auxiliary')"
             )
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other processes out of the run's folder."""
-        if self.run_dir is None:
-            yield
-            return
-
-        def taken() -> None:
-            raise CheckpointError(
-                f"another process is training in {self.run_dir}; wait for it, or use another folder"
-            )
-
-        self.run_dir.mkdir(parents=True, exist_ok=True)
-        with locks.alone(self.run_dir / LOCK, taken):
-            yield
 
     # -- the run --------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class TestCsv:
         [
             (["10", "9", "-1", "9"], ("-1", "9", "10")),
             (["10", "9", "x"], ("10", "9", "x")),
-            (["1.5", "1", "1.0"], ("1", "1.0", "1.5")),
+            (["1.5", "1", "1.25"], ("1", "1.25", "1.5")),
             (["True", "False"], ("False", "True")),
             (["ñ", "日本", "a b"], ("a b", "ñ", "日本")),
         ],
@@ -135,6 +135,28 @@ class TestCsv:
             read_csv(tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("1 0 1.0", r"labels '1' \(line 2\) and '1\.0' \(line 4\) are the same number; write them"),
+        ("0 -0 1", r"'0' \(line 2\) and '-0' \(line 3\)"),
+        ("a 10 10 1e1", r"'10' \(line 3\) and '1e1' \(line 5\)"),
+    ],
+)
+def test_a_number_that_is_written_in_two_ways(tmp_path: Path, column: str, said: str) -> None:
+    rows = "".join(f"5,{label}\n" for label in column.split())
+    path = write(tmp_path / "a.csv", f"x,y\n{rows}")
+    with pytest.raises(InputError, match=said) as caught:
+        read_csv(path, label="y")
+    assert str(path) in str(caught.value)
+
+
+def test_numbers_that_only_a_float_takes_for_the_same(tmp_path: Path) -> None:
+    large = ("9007199254740992", "9007199254740993")
+    path = write(tmp_path / "a.csv", f"x,y\n1,{large[1]}\n2,{large[0]}\n3,1e-{'9' * 30}\n")
+    assert set(read_csv(path, label="y").class_names or ()) == {*large, f"1e-{'9' * 30}"}
+
+
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match="reading parquet needs pyarrow: pip install pyarrow"):
@@ -200,3 +222,13 @@ if importlib.util.find_spec("pyarrow"):  # optional even for developers: no extr
                 read_parquet(path)
             with pytest.raises(InputError, match=r"cannot read .* as parquet"):
                 read_parquet(tmp_path / "none.parquet")
+
+
+def test_a_first_row_of_data_is_not_taken_for_names(tmp_path: Path) -> None:
+    path = tmp_path / "bare.csv"
+    path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n7.0,3.2,other\n")
+    with pytest.raises(InputError, match=r"first row \(5.1, 3.5\) looks like data"):
+        read_csv(path, label=-1)
+    assert len(read_csv(path, label=-1, header=False)) == 3
+    path.write_text("0,1,kind\n5.1,3.5,setosa\n4.9,3.0,other\n")  # as pandas names columns
+    assert read_csv(path, label=-1).feature_names == ("0", "1")

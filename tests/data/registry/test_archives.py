@@ -1,80 +1,29 @@
+"""Archives: what comes out of them, and what is refused."""
+
 from __future__ import annotations
 
 import gzip
-import hashlib
-import io
-import json
 import os
 import random
-import stat
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gemfi.data.registry import archives
-from gemfi.data.registry.archives import check_manifest, read_manifest, unpack
+from gemfi.data.registry.archives import unpack
 from gemfi.errors import InputError
-
-KINDS = ["tar", "tar.gz", "zip"]
-RANDOM = random.Random(0)  # noqa: S311
-CONTENTS = {
-    "set/train/a.bin": RANDOM.randbytes(5000),
-    "set/train/b.bin": RANDOM.randbytes(512),
-    "set/test.bin": b"",
-    "set-extra/c.bin": b"not wanted",
-    "labels.txt": b"0 1 2\n",
-    "README": b"read me\n",
-}
-MEMBERS = ("set", "labels.txt")
-WANTED = [name for name in CONTENTS if name.startswith("set/") or name == "labels.txt"]
-
-
-def write(path: Path, kind: str, contents: dict[str, bytes]) -> Path:
-    """An archive with these files, in this order."""
-    if kind == "zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, data in contents.items():
-                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-        return path
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, data in contents.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
-            archive.addfile(info, io.BytesIO(data))
-    data = packed.getvalue()
-    path.write_bytes(gzip.compress(data, mtime=0) if kind == "tar.gz" else data)
-    return path
-
-
-def write_odd(path: Path, kind: str, name: str, type_: bytes = tarfile.SYMTYPE) -> Path:
-    """An archive with a good file, and one that is no file."""
-    if kind == "zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("set/good", b"good")
-            info = zipfile.ZipInfo(name)
-            info.external_attr = (stat.S_IFLNK | 0o777) << 16
-            archive.writestr(info, "/etc/passwd")
-        return path
-    with tarfile.open(path, "w:gz" if kind == "tar.gz" else "w") as archive:
-        good = tarfile.TarInfo("set/good")
-        archive.addfile(good)
-        odd = tarfile.TarInfo(name)
-        odd.type, odd.linkname = type_, "/etc/passwd"
-        archive.addfile(odd)
-    return path
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+from support.archives import (
+    CONTENTS,
+    KINDS,
+    MEMBERS,
+    WANTED,
+    assert_untouched,
+    files_in,
+    write,
+    write_odd,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -96,10 +45,6 @@ def root(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "other").write_bytes(b"untouched")
     return folder
-
-
-def assert_untouched(root: Path) -> None:
-    assert [path.name for path in root.iterdir()] == ["other"]
 
 
 class TestUnpack:
@@ -348,129 +293,3 @@ class TestDamage:
         with pytest.raises(OSError, match="No space left"):
             unpack(write(tmp_path / "a", "tar", CONTENTS), root, MEMBERS)
         assert_untouched(root)
-
-
-class TestWhatIsThere:
-    def test_the_same_stays(self, tmp_path: Path, root: Path) -> None:
-        archive = write(tmp_path / "a", "tar.gz", CONTENTS)
-        unpack(archive, root, MEMBERS)
-        (root / "labels.txt").unlink()  # as if the process had been killed between the two
-        (root / "set/notes").write_bytes(b"of the user")
-        before = (root / "set/train/a.bin").stat()
-        unpack(archive, root, MEMBERS)
-        assert (root / "set/train/a.bin").stat() == before
-        assert (root / "labels.txt").read_bytes() == CONTENTS["labels.txt"]
-        assert (root / "set/notes").read_bytes() == b"of the user"
-
-    @pytest.mark.parametrize(
-        ("change", "said"),
-        [
-            (b"other", r"a\.bin has 5 bytes, not 5,000"),
-            (CONTENTS["set/train/a.bin"][::-1], r"a\.bin has the sha256 \w+, not \w+"),
-            (None, r"a\.bin is missing"),
-        ],
-    )
-    def test_another_one_is_not_overwritten(
-        self, tmp_path: Path, root: Path, change: bytes | None, said: str
-    ) -> None:
-        archive = write(tmp_path / "a", "tar", CONTENTS)
-        (root / "set/train").mkdir(parents=True)
-        for name in WANTED[:3]:
-            (root / name).write_bytes(CONTENTS[name])
-        (root / "set/train/a.bin").unlink()
-        if change is not None:
-            (root / "set/train/a.bin").write_bytes(change)
-        before = files_in(root)
-        with pytest.raises(InputError, match=f"another version .*{said}; move it away"):
-            unpack(archive, root, MEMBERS)
-        assert files_in(root) == before
-
-
-class TestManifest:
-    @pytest.fixture
-    def unpacked(self, tmp_path: Path, root: Path) -> Path:
-        unpack(write(tmp_path / "a.zip", "zip", CONTENTS), root, MEMBERS)
-        return root
-
-    def test_names_everything(self, tmp_path: Path, unpacked: Path) -> None:
-        archive = (tmp_path / "a.zip").read_bytes()
-        manifest = read_manifest(unpacked, "a.zip")
-        assert manifest is not None
-        assert (manifest.archive, manifest.size) == ("a.zip", len(archive))
-        assert manifest.sha256 == hashlib.sha256(archive).hexdigest()
-        assert list(manifest.files) == sorted(WANTED)
-        for name, mark in manifest.files.items():
-            assert mark.size == len(CONTENTS[name])
-            assert mark.sha256 == hashlib.sha256(CONTENTS[name]).hexdigest()
-
-    def test_goes_by_the_path_below_the_data_folder(self, root: Path) -> None:
-        (root / "one").mkdir()
-        (root / "two").mkdir()
-        unpack(write(root / "one/a.zip", "zip", {"x": b"1"}), root, ("x",))
-        unpack(write(root / "two/a.zip", "zip", {"y": b"2"}), root, ("y",))
-        one, two = read_manifest(root, "one/a.zip"), read_manifest(root, "two/a.zip")
-        assert one is not None
-        assert two is not None
-        assert (list(one.files), list(two.files)) == (["x"], ["y"])
-
-    def test_is_there_before_the_files(
-        self, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """So that what was unpacked can always be checked."""
-
-        def killed(path: Path, target: Path) -> Path:
-            raise KeyboardInterrupt
-
-        archive = write(tmp_path / "a", "tar", CONTENTS)
-        monkeypatch.setattr(Path, "rename", killed)
-        with pytest.raises(KeyboardInterrupt):
-            unpack(archive, root, MEMBERS)
-        assert sorted(path.name for path in root.iterdir()) == [".gemfi", "other"]
-        assert read_manifest(root, "a") is not None
-
-    def test_no_problems(self, unpacked: Path) -> None:
-        manifest = read_manifest(unpacked, "a.zip")
-        assert manifest is not None
-        assert check_manifest(unpacked, manifest) == []
-
-    def test_problems(self, unpacked: Path) -> None:
-        manifest = read_manifest(unpacked, "a.zip")
-        assert manifest is not None
-        (unpacked / "set/train/a.bin").unlink()
-        (unpacked / "set/test.bin").write_bytes(b"longer")
-        (unpacked / "labels.txt").write_bytes(b"2 1 0\n")
-        problems = check_manifest(unpacked, manifest)
-        assert problems[0].startswith("labels.txt has the sha256 ")
-        assert problems[1:] == [
-            "set/test.bin has 6 bytes, not 0",
-            "set/train/a.bin is missing",
-        ]
-
-    def test_none(self, root: Path) -> None:
-        assert read_manifest(root, "a.zip") is None
-
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {"files": ["x"]},
-            {"files": {"x": {"size": 1}}},
-            {"files": {"../x": {"size": 1, "sha256": ""}}},
-            {"size": "many"},
-            {"sha256": ...},  # not there
-        ],
-    )
-    def test_damaged(self, unpacked: Path, changes: dict[str, Any]) -> None:
-        path = unpacked / ".gemfi/a.zip.json"
-        data = json.loads(path.read_bytes()) | changes
-        path.write_text(json.dumps({key: data[key] for key in data if data[key] is not ...}))
-        with pytest.raises(InputError, match=r"a\.zip\.json is damaged"):
-            read_manifest(unpacked, "a.zip")
-
-    def test_cut_off(self, unpacked: Path) -> None:
-        os.truncate(unpacked / ".gemfi/a.zip.json", 20)
-        with pytest.raises(InputError, match=r"a\.zip\.json is damaged"):
-            read_manifest(unpacked, "a.zip")
-
-    def test_a_name_that_leads_out(self, root: Path) -> None:
-        with pytest.raises(InputError, match="lead out"):
-            read_manifest(root, "../a")

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from gemfi.data import load
 from gemfi.data.readers import Pictures
@@ -178,6 +180,48 @@ def test_a_truncated_cache_file_is_named(tmp_path: Path, end: int) -> None:
     assert str(file) in str(caught.value)
     file.unlink()
     assert source.pixels() == [1, 2, 3]
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """Anywhere: either it is named, or what comes back is what was stored."""
+    fields: dict[str, Any] = {"labels": np.array([2, 0, 1]), "class_names": ("a", "b", "c")}
+    source = Source(tmp_path, **fields)
+    source.write(b"\1\2\3", 10)
+    source.pixels()
+    file = tmp_path / FOLDER / source.stored()[0]
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        for bit in (1, 2, 32):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            with pytest.raises(InputError, match=r"the cache .*; delete it") as caught:
+                source.pixels()
+            assert str(file) in str(caught.value)
+    assert source.calls == 1
+
+
+@pytest.mark.parametrize("lost", ["images", "labels"])
+def test_a_cache_file_that_lacks_a_key(tmp_path: Path, lost: str) -> None:
+    source = Source(tmp_path, labels=np.array([2, 0, 1]))
+    source.write(b"\1\2\3", 10)
+    source.pixels()
+    file = tmp_path / FOLDER / source.stored()[0]
+    with safe_open(file, framework="np") as stored:
+        header = stored.metadata()
+        arrays = {key: stored.get_tensor(key) for key in ("images", "labels") if key != lost}
+    save_file(arrays, file, header)
+    with pytest.raises(InputError, match=r"the cache .* is damaged: .*; delete it"):
+        source.pixels()
+
+
+def test_another_version_of_how_it_is_read(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.write(b"\1", 10)
+    source.pixels()
+    source.form = replace(source.form, version=1)
+    source.pixels()
+    source.pixels()
+    assert source.calls == 2
+    assert len(source.stored()) == 1
 
 
 @pytest.mark.parametrize("locked", ["", ".gemfi", ".gemfi/decoded"])

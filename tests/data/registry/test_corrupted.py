@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.data import Role, load
+from gemfi.data import DATA_SETS, Role, load
 from gemfi.data.corruptions import corrupt, write_published_layout
 from gemfi.data.registry.cache import FOLDER
+from gemfi.data.registry.corrupted import MADE_VERSION
 from gemfi.errors import InputError, MissingDataError
 
 
@@ -147,6 +148,13 @@ class TestMade:
         shelf.idx("mnist", "t10k", 6)  # other test images: made anew
         assert len(load("mnist-c", "shear")) == 6
         assert calls == ["shear", "scale", "shear"]
+
+    @pytest.mark.parametrize("name", ["mnist-c", "cifar10-c"])
+    def test_what_is_kept_has_the_version_of_the_corruptions(self, name: str) -> None:
+        for part in DATA_SETS[name].parts.values():
+            kept = [form for form in part.forms if form.slow]
+            assert kept
+            assert {form.version for form in kept} == {MADE_VERSION}
 
     def test_it_is_made_from_whichever_form_the_test_images_have(self, shelf: Any) -> None:
         images, _ = shelf.idx("MNIST/raw", "t10k", 3, zipped=False)

@@ -1,17 +1,13 @@
+"""Downloads that arrive, and where they go."""
+
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
-import tarfile
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,65 +15,24 @@ import pytest
 
 from gemfi import __version__
 from gemfi.data.registry import download, transfer
-from gemfi.data.registry.archives import read_manifest
 from gemfi.data.registry.checksums import checksum_of
-from gemfi.data.registry.download import fetch_file
 from gemfi.data.registry.record import RemoteFile
-from gemfi.errors import DownloadError, InputError
+from gemfi.errors import InputError
 from gemfi.locks import try_lock
-
-BODY = random.Random(0).randbytes(200_000)  # noqa: S311
-OTHER = random.Random(1).randbytes(200_000)  # noqa: S311
-HALF = 100_000
-SHA = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
-PATH = "set/images.gz"
-DEADLINE = 20.0  # seconds after which a test that waits has failed
-
-
-@pytest.fixture(autouse=True)
-def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-def remote_at(server: Any, **options: Any) -> RemoteFile:
-    return RemoteFile(PATH, f"{server.url}/images.gz", **({"checksum": SHA} | options))
-
-
-def fetch(remote: RemoteFile, root: Path, **options: Any) -> download.Fetched:
-    return fetch_file(remote, root, **({"pauses": (0.0, 0.0), "timeout": 5.0} | options))
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def assert_only(folder: Path, *names: str) -> None:
-    """There is nothing else in the folder, but the empty file that locks."""
-    assert names_in(folder) == sorted([".images.gz.lock", *names])
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
-
-
-def interrupted(server: Any, root: Path, remote: RemoteFile, **options: Any) -> Any:
-    """Half of BODY is here; the next attempt would get the rest."""
-    served = server.offer("/images.gz", BODY, cuts=[HALF], **options)
-    with pytest.raises(DownloadError, match=r"broke off|is missing"):
-        fetch(remote, root, pauses=())
-    assert (root / f"{PATH}.part").stat().st_size == HALF
-    server.requests.clear()
-    return served
+from support.downloads import (
+    BODY,
+    DEADLINE,
+    HALF,
+    OTHER,
+    PATH,
+    SHA,
+    assert_only,
+    fetch,
+    interrupted,
+    names_in,
+    remote_at,
+    wait_until,
+)
 
 
 class TestWhole:
@@ -235,340 +190,6 @@ class TestAddress:
         assert not root.exists()
 
 
-class TestBreaks:
-    @pytest.mark.parametrize("reset", [False, True])
-    def test_goes_on_by_itself(self, server: Any, root: Path, reset: bool) -> None:
-        server.offer("/images.gz", BODY, cuts=[50_000, 30_000], etag='"1"', reset=reset)
-        done = fetch(remote_at(server), root)
-        assert done.path.read_bytes() == BODY
-        assert (done.downloaded, done.resumed_from) == (len(BODY), 0)
-        if not reset:  # which may lose bytes that were on their way
-            assert server.ranges == [None, "bytes=50000-", "bytes=80000-"]
-        assert_only(root / "set", "images.gz")
-
-    def test_pauses(self, server: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        slept: list[float] = []
-        monkeypatch.setattr(time, "sleep", slept.append)
-        server.offer("/images.gz", BODY, cuts=[1, 1], etag='"1"')
-        fetch_file(remote_at(server), root)
-        assert slept == list(download.PAUSES)
-        assert slept == sorted(slept)
-
-    def test_gives_up_and_resumes_when_run_again(self, server: Any, root: Path) -> None:
-        served = server.offer("/images.gz", BODY, cuts=[40_000] * 3, etag='"1"')
-        with pytest.raises(DownloadError) as caught:
-            fetch(remote_at(server), root)
-        said = str(caught.value)
-        assert "\n" not in said
-        assert f"{server.url}/images.gz broke off at 120,000 of 200,000 bytes" in said
-        assert "3 attempts" in said
-        assert f"kept at {root / PATH}.part: run again to resume" in said
-        assert_only(root / "set", "images.gz.part", "images.gz.part.meta")
-        assert not served.cuts
-        done = fetch(remote_at(server), root)
-        assert (done.downloaded, done.resumed_from) == (80_000, 120_000)
-        assert done.path.read_bytes() == BODY
-        assert_only(root / "set", "images.gz")
-
-    def test_without_a_checksum_a_short_file_is_not_accepted(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY, cuts=[HALF] * 3, ranges=False)
-        with pytest.raises(DownloadError, match=r"is missing: .*closed \(3 attempts\)"):
-            fetch(remote_at(server, checksum=None), root)
-        assert not (root / PATH).exists()
-
-    def test_chunks_that_end_early(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY, cuts=[HALF] * 3, chunked=True, ranges=False)
-        with pytest.raises(DownloadError, match="is missing"):
-            fetch(remote_at(server, checksum=None), root)
-        assert not (root / PATH).exists()
-
-    def test_no_length_and_no_checksum(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY, length=False)
-        with pytest.raises(DownloadError, match="without a length"):
-            fetch(remote_at(server, checksum=None), root)
-        assert not (root / PATH).exists()
-        assert fetch(remote_at(server), root).path.read_bytes() == BODY
-
-    def test_no_length_and_a_break(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY, length=False, cuts=[HALF], etag='"1"')
-        done = fetch(remote_at(server, size=len(BODY)), root)
-        assert done.path.read_bytes() == BODY
-        assert server.ranges == [None, f"bytes={HALF}-"]
-
-    def test_silence(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY, hold=HALF, etag='"1"', ranges=False)
-        start = time.monotonic()
-        with pytest.raises(DownloadError, match=r"broke off at 100,000 of 200,000 .*timed out"):
-            fetch(remote_at(server), root, timeout=0.1)
-        assert time.monotonic() - start < 6.0
-        assert len(server.requests) == 3
-
-
-class TestResume:
-    def test_asks_for_the_rest_of_the_same_version(self, server: Any, root: Path) -> None:
-        interrupted(server, root, remote_at(server), etag='"1"')
-        done = fetch(remote_at(server), root)
-        assert (done.downloaded, done.resumed_from) == (len(BODY) - HALF, HALF)
-        assert done.path.read_bytes() == BODY
-        assert server.ranges == [f"bytes={HALF}-"]
-        assert server.requests[0][1]["if-range"] == '"1"'
-
-    @pytest.mark.parametrize("etag", [None, 'W/"1"'])
-    def test_a_date_where_there_is_no_strong_tag(
-        self, server: Any, root: Path, etag: str | None
-    ) -> None:
-        date = "Sat, 01 Jan 2022 00:00:00 GMT"
-        interrupted(server, root, remote_at(server, checksum=None), etag=etag, modified=date)
-        done = fetch(remote_at(server, checksum=None), root)
-        assert server.requests[0][1]["if-range"] == date
-        assert done.resumed_from == HALF
-        assert done.path.read_bytes() == BODY
-
-    @pytest.mark.parametrize("if_range", [True, False])
-    def test_another_version_starts_anew(self, server: Any, root: Path, if_range: bool) -> None:
-        """Also when the server joins them regardless of If-Range."""
-        remote = remote_at(server, checksum=None)
-        served = interrupted(server, root, remote, etag='"1"', if_range=if_range)
-        served.body, served.etag = OTHER, '"2"'
-        done = fetch(remote, root)
-        assert done.path.read_bytes() == OTHER
-        assert (done.downloaded, done.resumed_from) == (len(OTHER), 0)
-
-    def test_another_version_between_two_attempts(self, server: Any, root: Path) -> None:
-        served = server.offer("/images.gz", BODY, cuts=[HALF], etag='"1"')
-        real = time.sleep
-
-        def change(seconds: float) -> None:
-            served.body, served.etag = OTHER, '"2"'
-            real(0)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transfer.time, "sleep", change)
-            done = fetch(remote_at(server, checksum=None), root)
-        assert done.path.read_bytes() == OTHER
-
-    def test_no_version_and_no_checksum_starts_anew(self, server: Any, root: Path) -> None:
-        remote = remote_at(server, checksum=None)
-        served = interrupted(server, root, remote)
-        served.body = OTHER
-        assert fetch(remote, root).path.read_bytes() == OTHER
-        assert server.ranges == [None]
-
-    def test_no_version_but_a_checksum_goes_on(self, server: Any, root: Path) -> None:
-        interrupted(server, root, remote_at(server))
-        assert fetch(remote_at(server), root).resumed_from == HALF
-        assert "if-range" not in server.requests[0][1]
-
-    def test_the_tag_of_one_server_says_nothing_to_another(self, server: Any, root: Path) -> None:
-        interrupted(server, root, remote_at(server, checksum=None), etag='"1"')
-        server.offer(f"/{PATH}", OTHER, etag='"1"')
-        done = fetch(remote_at(server, checksum=None), root, mirror=server.url)
-        assert done.path.read_bytes() == OTHER
-        assert server.ranges == [None]
-
-    def test_a_server_that_knows_no_ranges(self, server: Any, root: Path) -> None:
-        interrupted(server, root, remote_at(server), etag='"1"', ranges=False)
-        done = fetch(remote_at(server), root)
-        assert server.ranges == [f"bytes={HALF}-"]
-        assert (done.downloaded, done.resumed_from) == (len(BODY), 0)
-        assert done.path.read_bytes() == BODY
-
-    def test_a_server_that_starts_elsewhere(self, server: Any, root: Path) -> None:
-        interrupted(server, root, remote_at(server), etag='"1"', shift=-10)
-        done = fetch(remote_at(server), root)
-        assert server.ranges == [f"bytes={HALF}-", None]
-        assert done.path.read_bytes() == BODY
-
-    @pytest.mark.parametrize(
-        ("part", "checksum", "ranges"),
-        [
-            (BODY, SHA, ["bytes=200000-"]),  # whole: nothing more is needed
-            (BODY + b"x", SHA, ["bytes=200001-", None]),
-            (BODY, None, [None]),  # nothing says that it is BODY
-        ],
-    )
-    def test_a_part_that_has_it_all(
-        self, server: Any, root: Path, part: bytes, checksum: str | None, ranges: list[str | None]
-    ) -> None:
-        (root / "set").mkdir(parents=True)
-        (root / f"{PATH}.part").write_bytes(part)
-        server.offer("/images.gz", BODY)
-        done = fetch(remote_at(server, checksum=checksum), root)
-        assert done.path.read_bytes() == BODY
-        assert server.ranges == ranges
-        assert done.downloaded == len(BODY) * ranges.count(None)
-
-    def test_a_whole_part_of_the_same_version_but_no_checksum(
-        self, server: Any, root: Path
-    ) -> None:
-        """A 416 does not say of which version it is."""
-        remote = remote_at(server, checksum=None)
-        interrupted(server, root, remote, etag='"1"')
-        (root / f"{PATH}.part").write_bytes(OTHER)
-        assert fetch(remote, root).path.read_bytes() == BODY
-        assert server.ranges == ["bytes=200000-", None]
-
-    def test_a_damaged_note(self, server: Any, root: Path) -> None:
-        interrupted(server, root, remote_at(server))
-        (root / f"{PATH}.part.meta").write_text("[]")
-        with pytest.raises(InputError, match=r"images\.gz\.part\.meta is damaged: delete it"):
-            fetch(remote_at(server), root)
-
-
-class TestWrong:
-    @pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
-    def test_contents(self, server: Any, root: Path, kind: str) -> None:
-        server.offer("/images.gz", OTHER)
-        expected, found = (f"{kind}:{hashlib.new(kind, x).hexdigest()}" for x in (BODY, OTHER))
-        with pytest.raises(DownloadError) as caught:
-            fetch(remote_at(server, checksum=expected), root)
-        said = str(caught.value)
-        assert f"{PATH} from {server.url}/images.gz is not the published file" in said
-        assert f"expected {expected}, found {found}" in said
-        assert "\n" not in said
-        assert len(server.requests) == 1
-        assert_only(root / "set")
-
-    def test_the_second_half(self, server: Any, root: Path) -> None:
-        served = interrupted(server, root, remote_at(server))
-        served.body = OTHER
-        with pytest.raises(DownloadError, match="is not the published file"):
-            fetch(remote_at(server), root)
-        assert_only(root / "set")
-        served.body = BODY
-        assert fetch(remote_at(server), root).path.read_bytes() == BODY
-
-    @pytest.mark.parametrize("chunked", [False, True])
-    @pytest.mark.parametrize("size", [len(BODY) - 1, 10])
-    def test_too_long(self, server: Any, root: Path, chunked: bool, size: int) -> None:
-        server.offer("/images.gz", BODY, chunked=chunked)
-        with pytest.raises(DownloadError, match=f"expected {size:,} bytes, .* [0-9,]+"):
-            fetch(remote_at(server, checksum=None, size=size), root)
-        assert_only(root / "set")
-
-    def test_endless(self, server: Any, root: Path) -> None:
-        """It does not fill the disk: what is too long already is not read to its end."""
-        server.offer("/images.gz", BODY, chunked=True, hold=HALF)
-        with pytest.raises(DownloadError, match="expected 10 bytes"):
-            fetch(remote_at(server, size=10), root, timeout=0.5)
-        assert len(server.requests) == 1
-        assert_only(root / "set")
-
-    def test_too_short(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY)
-        with pytest.raises(DownloadError, match="expected 200,001 bytes, the server has 200,000"):
-            fetch(remote_at(server, size=len(BODY) + 1), root)
-        assert len(server.requests) == 1
-        assert_only(root / "set")
-
-
-class TestNoFile:
-    def assert_says_how(self, said: str, url: str, root: Path) -> None:
-        assert "\n" not in said
-        assert said.startswith(f"{PATH} is missing: sought it at {url}: ")
-        assert "--mirror URL (or GEMFI_MIRROR)" in said
-        assert said.endswith(f"place the file at {root / PATH}")
-
-    @pytest.mark.parametrize("status", [403, 404, 410])
-    def test_the_server_has_none(self, server: Any, root: Path, status: int) -> None:
-        server.offer("/images.gz", BODY, statuses=[status])
-        with pytest.raises(DownloadError, match=f"HTTP {status} ") as caught:
-            fetch(remote_at(server), root)
-        self.assert_says_how(str(caught.value), f"{server.url}/images.gz", root)
-        assert len(server.requests) == 1
-        assert_only(root / "set")
-
-    def test_the_mirror_has_none(self, server: Any, root: Path) -> None:
-        with pytest.raises(DownloadError, match="HTTP 404") as caught:
-            fetch(remote_at(server), root, mirror=f"{server.url}/base")
-        self.assert_says_how(str(caught.value), f"{server.url}/base/{PATH}", root)
-
-    def test_the_server_recovers(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY, statuses=[500, 503])
-        assert fetch(remote_at(server), root).path.read_bytes() == BODY
-        assert len(server.requests) == 3
-
-    def test_the_server_does_not_recover(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", BODY, statuses=[500, 502, 503])
-        with pytest.raises(DownloadError, match=r"HTTP 503 .*3 attempts") as caught:
-            fetch(remote_at(server), root)
-        self.assert_says_how(str(caught.value), f"{server.url}/images.gz", root)
-        assert len(server.requests) == 3
-
-    def test_no_server(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            url = f"http://127.0.0.1:{closed.getsockname()[1]}/images.gz"
-        monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("there is nothing to wait for"))
-        with pytest.raises(DownloadError, match="refused") as caught:
-            fetch(RemoteFile(PATH, url, SHA), root)
-        self.assert_says_how(str(caught.value), url, root)
-
-    def test_no_such_host(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def unknown(*args: Any, **options: Any) -> Any:
-            raise socket.gaierror(-2, "Name or service not known")
-
-        monkeypatch.setattr(socket, "getaddrinfo", unknown)
-        url = "http://data.invalid/images.gz"
-        with pytest.raises(DownloadError, match="Name or service not known") as caught:
-            fetch(RemoteFile(PATH, url, SHA), root)
-        self.assert_says_how(str(caught.value), url, root)
-
-    def test_a_server_that_hangs_up_at_once(self, root: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}/images.gz"
-
-            def hang_up() -> None:
-                for _ in range(3):
-                    listening.accept()[0].close()
-
-            thread = threading.Thread(target=hang_up)
-            thread.start()
-            with pytest.raises(DownloadError, match="3 attempts") as caught:
-                fetch(RemoteFile(PATH, url, SHA), root)
-            thread.join()
-        self.assert_says_how(str(caught.value), url, root)
-
-
-class TestRedirects:
-    def test_are_followed_also_when_resuming(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", b"", redirect=f"{server.url}/real")
-        server.offer("/real", BODY, cuts=[HALF], etag='"1"')
-        done = fetch(remote_at(server), root)
-        assert done.path.read_bytes() == BODY
-        assert server.requests[-1][0] == "/real"
-        assert server.ranges[-1] == f"bytes={HALF}-"
-
-    @pytest.mark.parametrize("scheme", ["file", "ftp", "data"])
-    def test_not_away_from_the_web(self, server: Any, root: Path, scheme: str) -> None:
-        secret = root.parent / "secret"
-        secret.write_bytes(BODY)
-        server.offer("/images.gz", b"", redirect=f"{scheme}://{secret}")
-        with pytest.raises(DownloadError, match=r"not allowed|unknown url type"):
-            fetch(remote_at(server), root)
-        assert_only(root / "set")
-
-    def test_a_circle(self, server: Any, root: Path) -> None:
-        server.offer("/images.gz", b"", redirect=f"{server.url}/images.gz")
-        with pytest.raises(DownloadError, match="infinite loop") as caught:
-            fetch(remote_at(server), root)
-        assert "\n" not in str(caught.value)
-
-
-class TestProxies:
-    def test_not_on_this_machine(
-        self, server: Any, root: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-        server.offer("/images.gz", BODY)
-        assert fetch(remote_at(server), root).path.read_bytes() == BODY
-
-    def test_elsewhere(self, server: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("http_proxy", server.url)
-        server.offer("http://data.invalid/images.gz", BODY)
-        done = fetch(RemoteFile(PATH, "http://data.invalid/images.gz", SHA), root)
-        assert done.path.read_bytes() == BODY
-
-
 class TestDisk:
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
     def test_full(self, server: Any, root: Path) -> None:
@@ -585,81 +206,6 @@ class TestDisk:
         with pytest.raises(OSError, match="data"):
             fetch(remote_at(server), root)
         assert server.requests == []
-
-
-class TestArchive:
-    @pytest.fixture
-    def packed(self) -> bytes:
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-            for name in ("set/a", "set/b", "unwanted"):
-                info = tarfile.TarInfo(name)
-                info.size = 1000
-                archive.addfile(info, io.BytesIO(BODY[:1000]))
-        return stream.getvalue()
-
-    def remote(self, server: Any, packed: bytes, **options: Any) -> RemoteFile:
-        checksum = f"md5:{hashlib.md5(packed, usedforsecurity=False).hexdigest()}"
-        given = {"checksum": checksum, "unpacks": ("set/a", "set/b")} | options
-        return RemoteFile("all.tar.gz", f"{server.url}/all", **given)
-
-    def test_is_unpacked_and_deleted(self, server: Any, root: Path, packed: bytes) -> None:
-        server.offer("/all", packed)
-        remote = self.remote(server, packed)
-        done = fetch(remote, root)
-        assert done == download.Fetched(root, len(packed), False, 0, verified=True)
-        assert names_in(root) == [".all.tar.gz.lock", ".gemfi", "set"]
-        assert names_in(root / "set") == ["a", "b"]
-        assert read_manifest(root, remote.path) is not None
-        again = fetch(remote, root)
-        assert again == download.Fetched(root, 0, True, 0, verified=False)
-        assert len(server.requests) == 1
-
-    def test_is_unpacked_once(self, server: Any, root: Path, packed: bytes) -> None:
-        served = server.offer("/all", packed, hold=1)
-        done: list[download.Fetched] = []
-        remote = self.remote(server, packed)
-        threads = [
-            threading.Thread(target=lambda: done.append(fetch(remote, root))) for _ in range(2)
-        ]
-        threads[0].start()
-        wait_until(lambda: len(server.requests) == 1)
-        threads[1].start()
-        threads[1].join(0.15)
-        served.gate.set()
-        for thread in threads:
-            thread.join()
-        assert sorted(each.already_there for each in done) == [False, True]
-        assert len(server.requests) == 1
-
-    def test_one_member_is_missing(self, server: Any, root: Path, packed: bytes) -> None:
-        server.offer("/all", packed)
-        fetch(self.remote(server, packed), root)
-        (root / "set/b").unlink()
-        fetch(self.remote(server, packed), root)
-        assert names_in(root / "set") == ["a", "b"]
-        assert len(server.requests) == 2
-
-    def test_placed_by_hand(self, server: Any, root: Path, packed: bytes) -> None:
-        root.mkdir()
-        (root / "all.tar.gz").write_bytes(packed)
-        done = fetch(self.remote(server, packed), root)
-        assert done == download.Fetched(root, 0, True, 0, verified=True)
-        assert server.requests == []
-        assert names_in(root) == [".all.tar.gz.lock", ".gemfi", "set"]
-
-    def test_another_one_placed_by_hand(self, server: Any, root: Path, packed: bytes) -> None:
-        root.mkdir()
-        (root / "all.tar.gz").write_bytes(packed + b"\0")
-        with pytest.raises(InputError, match="is not the published file"):
-            fetch(self.remote(server, packed), root)
-        assert (root / "all.tar.gz").exists()
-
-    def test_no_archive_at_all(self, server: Any, root: Path, packed: bytes) -> None:
-        server.offer("/all", b"<html>Moved</html>")
-        with pytest.raises(InputError, match=r"all\.tar\.gz is not a whole .*delete it"):
-            fetch(self.remote(server, packed, checksum=None), root)
-        assert not (root / "set").exists()
 
 
 class TestChecksum:

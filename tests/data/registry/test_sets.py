@@ -61,6 +61,7 @@ class TestEveryEntry:
                 assert len(constants) == entry.shape[0]
                 assert all(0 < value < 1 for value in constants)
         assert (entry.mean is None) == (entry.std is None)
+        assert (entry.mean is None) == ("no mean and std: " in entry.note)
 
     def test_what_is_fetched_is_what_is_read(self, entry: DataSet) -> None:
         """Each downloaded file, or a member that is unpacked, holds files of some form."""
@@ -101,6 +102,12 @@ class TestEveryEntry:
         for name, part in entry.parts.items():
             roles = (Role.TEST,) if entry.name.endswith("-c") else expected[name]
             assert part.roles == roles
+
+
+def test_the_strongest_checksum_that_is_published() -> None:
+    (remote,) = DATA_SETS["tiny-imagenet"].files
+    digits = "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821"
+    assert remote.checksum == f"sha256:{digits}"
 
 
 def test_counts() -> None:

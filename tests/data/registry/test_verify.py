@@ -15,6 +15,7 @@ import pytest
 
 from gemfi.data import DATA_SETS, DataSet
 from gemfi.data.registry.archives import unpack
+from gemfi.data.registry.load import read_part
 from gemfi.data.registry.record import RemoteFile
 from gemfi.data.registry.verify import Check, State, check_file, is_fetched, verify
 
@@ -163,6 +164,52 @@ def test_our_own_corruptions_are_passed_over(shelf: Any) -> None:
         "mnist_c/fog/test_labels.npy": "unknown",
         "mnist-c/fog": "unknown",
     }
+
+
+def test_the_checksums_of_cifar10_c(shelf: Any) -> None:
+    shelf.array("CIFAR-10-C/fog.npy", np.zeros((5, 32, 32, 3), np.uint8))
+    shelf.array("CIFAR-10-C/labels.npy", np.zeros(5, np.uint8))
+    found = {check.what: check for check in verify(DATA_SETS["cifar10-c"], shelf.root)}
+    fog, labels = found["CIFAR-10-C/fog.npy"], found["CIFAR-10-C/labels.npy"]
+    assert (fog.state, labels.state) == (State.DIFFERS, State.DIFFERS)
+    assert fog.detail.endswith(", published 7b397314b5670f825465fbcd1f6e9ccd")
+    assert labels.detail.endswith(", published c439b113295ed5254878798ffe28fd54")
+
+
+def test_the_cache_is_not_asked(shelf: Any, entry: DataSet) -> None:
+    """Files that cannot be read are found, also when their pictures are in the cache."""
+    read_part(entry, "test", shelf.root)
+    path = shelf.root / IMAGES
+    before = path.stat()
+    path.write_bytes(b"x" * before.st_size)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    read_part(entry, "test", shelf.root)  # by its size and its time, it is the same file
+    assert states(verify(entry, shelf.root))["mnist/test"] == "BROKEN"
+
+
+class TestIncomplete:
+    """A folder that an archive unpacks to, but not all that is read from it."""
+
+    def test_a_file_that_is_read_is_missing(self, shelf: Any) -> None:
+        entry = DATA_SETS["cifar10"]
+        (remote,) = entry.files
+        shelf.write("cifar-10-batches-bin/test_batch.bin", b"")
+        assert not is_fetched(entry, remote, shelf.root)
+        for number in range(1, 6):
+            shelf.write(f"cifar-10-batches-bin/data_batch_{number}.bin", b"")
+        assert is_fetched(entry, remote, shelf.root)
+
+    def test_what_is_needed(self) -> None:
+        """Published files below the members; not what our own corruptions are made from."""
+        entry = DATA_SETS["cifar10-c"]
+        needs = entry.needs(entry.files[0])
+        assert len(needs) == 20
+        assert all(file.startswith("CIFAR-10-C/") for file in needs)
+        entry = DATA_SETS["cifar100"]
+        assert entry.needs(entry.files[0]) == (
+            "cifar-100-binary/train.bin",
+            "cifar-100-binary/test.bin",
+        )
 
 
 class TestUnpacked:

@@ -1,7 +1,8 @@
 """Tables: CSV with the standard library, parquet with pyarrow where it is installed.
 
 Every column but the label holds finite numbers. Labels may be anything: their values, as text, are
-the class names, sorted as numbers where all of them are, and as text otherwise.
+the class names, sorted as numbers where all of them are, and as text otherwise. A number must be
+written in one way: 1 and 1.0 would be two classes, and are refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from decimal import Decimal, InvalidOperation
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -69,6 +71,8 @@ def read_csv(
         raise InputError(f"{path} has no rows")
     names = first[1] if header else [str(index) for index in range(len(first[1]))]
     chosen = _label_column(names, label, path)
+    if header:
+        _require_names([name for index, name in enumerate(names) if index != chosen], path)
     texts: list[str] = []
     places: list[str] = []
     numbers = array("d")
@@ -170,6 +174,18 @@ def _label_column(names: Sequence[str], label: str | int | None, path: base.Path
     return chosen
 
 
+def _require_names(names: Sequence[str], path: base.PathLike) -> None:
+    """Refuse a first row of data in the place of names; 0, 1, 2, ... are names."""
+    if not all(map(_is_finite, names)):
+        return
+    numbers = [float(name) for name in names]
+    if any(b != a + 1 for a, b in pairwise(numbers)) or len(numbers) == 1:
+        raise InputError(
+            f"{path}: its first row ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}) "
+            "looks like data and not like names of columns; put a row of names above it"
+        )
+
+
 def _numbers(
     row: list[str], line: int, names: Sequence[str], label: int | None, path: base.PathLike
 ) -> list[float]:
@@ -225,8 +241,10 @@ def _table(
     kept = tuple(name for index, name in enumerate(names) if index != label)
     if label is None:
         return Table(numbers, kept)
-    found = tuple(sorted(set(texts), key=_order(texts)))
-    classes = found if class_names is None else tuple(class_names)
+    if class_names is None:
+        _require_one_spelling(texts, places, path)
+        class_names = sorted(set(texts), key=_order(texts))
+    classes = tuple(class_names)
     if len(set(classes)) != len(classes):
         raise InputError(f"class_names must differ from each other, got {classes}")
     index_of = {name: index for index, name in enumerate(classes)}
@@ -237,6 +255,25 @@ def _table(
             known = ", ".join(classes[:10]) + (", …" if len(classes) > 10 else "")
             raise InputError(f"{path}, {place}: label {text[:40]!r} is not a class ({known})")
     return Table(numbers, kept, np.array([index_of[text] for text in texts], np.int64), classes)
+
+
+def _require_one_spelling(texts: Sequence[str], places: Sequence[str], path: base.PathLike) -> None:
+    """Raise if one number is written in two ways, as 1 and 1.0, which would be two classes."""
+    first = dict(zip(reversed(texts), reversed(places), strict=True))  # label -> where it comes
+    spelled: dict[Decimal, str] = {}
+    for text in dict.fromkeys(texts):
+        if not _is_finite(text):
+            continue
+        try:
+            number = Decimal(text)  # exact, where a float would join large numbers
+        except InvalidOperation:
+            continue
+        other = spelled.setdefault(number, text)
+        if other != text:
+            raise InputError(
+                f"{path}: the labels {other!r} ({first[other]}) and {text!r} ({first[text]}) are "
+                "the same number; write them alike"
+            )
 
 
 def _order(texts: Sequence[str]) -> Any:

@@ -90,8 +90,9 @@ def unpack(
     """Unpack members of a tar, tar.gz or zip archive; which of these it is shows in its bytes.
 
     Everything is unpacked into a hidden folder in `root` first. Only when all members are there
-    does each move to its place, in one step. A member that is at its place already stays if all
-    of its files equal those of the archive, and is an error otherwise: nothing is overwritten.
+    does each move to its place, in one step. Of a member that is at its place already, the files
+    that are there must equal those of the archive, and stay; the missing ones are added, each in
+    one step. Nothing is overwritten.
 
     Two processes must not unpack the same archive into the same folder at once; `fetch_file`
     takes care of that.
@@ -115,15 +116,18 @@ def unpack(
     try:
         files = _extract(archive, temporary, members, show)
         present = [member for member in members if (root / member).exists()]
-        _require_same(archive, root, {m: files[m] for m in files if _is_below(m, present)})
+        inside = [name for name in files if _is_below(name, present)]
+        absent = {name for name in inside if _may_be_added(root / name)}
+        _require_same(archive, root, {name: files[name] for name in inside if name not in absent})
         if sys.platform != "win32":
             os.sync()  # once: a call for each of 100,000 files takes minutes
         _write_manifest(archive, root, files)
-        for member in members:
-            if member not in present:
-                (root / member).parent.mkdir(parents=True, exist_ok=True)
-                (temporary / member).rename(root / member)
-                sync_folder((root / member).parent)
+        moving = [*(member for member in members if member not in present), *sorted(absent)]
+        for name in moving:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).rename(root / name)
+        for folder in {(root / name).parent for name in moving}:
+            sync_folder(folder)
     finally:
         shutil.rmtree(temporary)
     return [root / member for member in members]
@@ -197,6 +201,12 @@ def _problems(root: Path, files: Mapping[str, FileMark], show: bool) -> list[str
         elif (found := _mark_of(path).sha256) != mark.sha256:
             problems.append(f"{name} has the sha256 {found}, not {mark.sha256}")
     return problems
+
+
+def _may_be_added(path: Path) -> bool:
+    """Whether there is nothing at a path, nor a file where a folder above it must be."""
+    above = next(folder for folder in path.parents if folder.exists())
+    return not (path.exists() or path.is_symlink()) and above.is_dir()
 
 
 def _require_same(archive: Path, root: Path, files: Mapping[str, FileMark]) -> None:

@@ -2,6 +2,7 @@
 
 One safetensors file a form, below `.gemfi/decoded` in the data folder. Its name holds a digest of
 what was decoded (paths, sizes, times of change) and how, so that a replaced file is read anew.
+Another in its header is of the pixels, so that a damaged file is never taken for good.
 Several processes may decode the same file at once: each writes a file of its own, and moves it to
 its place when it is whole.
 """
@@ -11,9 +12,12 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -23,8 +27,11 @@ from gemfi.data.registry.record import Form
 from gemfi.errors import InputError
 from gemfi.files import write_atomically
 
-_VERSION = 1
-"""Raise it when a reader gives other pixels for the same file."""
+_VERSION = 2
+"""Raise it when a reader gives other pixels for the same file, or the cache file has other keys."""
+
+# The last three where a damaged header names a type that numpy lacks.
+_UNREADABLE = (SafetensorError, OSError, ValueError, TypeError, AttributeError)
 
 FOLDER = Path(".gemfi") / "decoded"
 
@@ -52,7 +59,8 @@ def read_cached(form: Form, name: str, root: Path) -> Pictures:
 
 
 def _key(form: Form, root: Path) -> str:
-    digest = hashlib.blake2b(f"{_VERSION}:{form.label}".encode(), digest_size=8)
+    how = f"{_VERSION}:{form.version}:{form.label}"
+    digest = hashlib.blake2b(how.encode(), digest_size=8)
     for path in form.paths(root):
         for each in (path, *sorted(path.rglob("*"))):  # of a folder, everything below it
             state = each.stat()
@@ -70,16 +78,26 @@ def _forget_others(file: Path, name: str) -> None:
 
 def _store(file: Path, pictures: Pictures) -> None:
     arrays = {"images": pictures.images, "labels": pictures.labels, "coarse": pictures.coarse}
-    tensors = {key: torch.from_numpy(a) for key, a in arrays.items() if a is not None}
-    header = None
+    given = {key: np.ascontiguousarray(a) for key, a in arrays.items() if a is not None}
+    tensors = {key: torch.from_numpy(array) for key, array in given.items()}
+    header = {}
     if pictures.class_names is not None:
-        header = {"class_names": "\n".join(pictures.class_names)}
+        header["class_names"] = "\n".join(pictures.class_names)
+    header["digest"] = _digest(given, header.get("class_names"))
     mine = file.with_name(f"{file.stem}.{os.getpid()}-{threading.get_ident()}")
     try:
         write_atomically(mine, save(tensors, metadata=header))
         mine.replace(file)
     except FileNotFoundError:  # another process has stored the same, and then tidied up
         return
+
+
+def _digest(arrays: Mapping[str, npt.NDArray[Any]], names: str | None) -> str:
+    digest = hashlib.blake2b(repr(names).encode(), digest_size=16)
+    for key, array in sorted(arrays.items()):
+        digest.update(f"\n{key}:{array.dtype.str}:{array.shape}\n".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
 
 
 def _load(file: Path) -> Pictures | None:
@@ -90,9 +108,11 @@ def _load(file: Path) -> Pictures | None:
             arrays = {key: np.array(stored.get_tensor(key)) for key in stored.keys()}  # noqa: SIM118
     except FileNotFoundError:
         return None
-    except (SafetensorError, OSError) as error:
+    except _UNREADABLE as error:
         raise InputError(f"cannot read the cache {file}: {error}; delete it") from error
     names = header.get("class_names")
+    if "images" not in arrays or header.get("digest") != _digest(arrays, names):
+        raise InputError(f"the cache {file} is damaged: it is not what was stored; delete it")
     return Pictures(
         arrays["images"],
         arrays.get("labels"),

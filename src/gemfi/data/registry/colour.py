@@ -24,7 +24,7 @@ from gemfi.data.readers import (
     read_tiny_imagenet_val,
 )
 from gemfi.data.registry.class_names import CIFAR10_NAMES, CIFAR100_NAMES
-from gemfi.data.registry.grey import TEST_ROLES
+from gemfi.data.registry.grey import NO_CONSTANTS, TEST_ROLES
 from gemfi.data.registry.record import DataSet, Form, Part, RemoteFile
 from gemfi.data.splits import Role
 
@@ -222,7 +222,7 @@ TINY_IMAGENET: Final = DataSet(
         RemoteFile(
             "tiny-imagenet-200.zip",
             "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-            "md5:90528d7ca1a48142e341f4ef8d21d0de",
+            "sha256:6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
             248100043,
             ("tiny-imagenet-200/wnids.txt", "tiny-imagenet-200/val"),
         ),
@@ -245,7 +245,7 @@ TINY_IMAGENET: Final = DataSet(
             ),
         )
     },
-    note="64×64 made 32×32 with a Lanczos filter; class names are WordNet ids",
+    note=f"64×64 made 32×32 with a Lanczos filter; class names are WordNet ids; {NO_CONSTANTS}",
 )
 
 
@@ -283,5 +283,6 @@ DTD: Final = DataSet(
             ),
         )
     },
-    note="the largest square in the middle of each picture, made 32×32 with a Lanczos filter",
+    note="the largest square in the middle of each picture, made 32×32 with a Lanczos filter; "
+    f"{NO_CONSTANTS}",
 )

@@ -34,11 +34,38 @@ spatter saturate
 """
 _SEVERITIES = range(1, 6)
 
+# As torch-uncertainty gives them; name of the .npy file -> md5.
+_CIFAR_MD5: Final = {
+    "fog": "7b397314b5670f825465fbcd1f6e9ccd",
+    "jpeg_compression": "2b9cc4c864e0193bb64db8d7728f8187",
+    "zoom_blur": "6ea8e63f1c5cdee1517533840641641b",
+    "speckle_noise": "ef00b87611792b00df09c0b0237a1e30",
+    "glass_blur": "7361fb4019269e02dbf6925f083e8629",
+    "spatter": "8a5a3903a7f8f65b59501a6093b4311e",
+    "shot_noise": "3a7239bb118894f013d9bf1984be7f11",
+    "defocus_blur": "7d1322666342a0702b1957e92f6254bc",
+    "elastic_transform": "9421657c6cd452429cf6ce96cc412b5f",
+    "gaussian_blur": "c33370155bc9b055fb4a89113d3c559d",
+    "frost": "31f6ab3bce1d9934abfb0cc13656f141",
+    "saturate": "1cfae0964219c5102abbb883e538cc56",
+    "brightness": "0a81ef75e0b523c3383219c330a85d48",
+    "snow": "bb238de8555123da9c282dea23bd6e55",
+    "gaussian_noise": "ecaf8b9a2399ffeda7680934c33405fd",
+    "motion_blur": "fffa5f852ff7ad299cfe8a7643f090f4",
+    "contrast": "3c8262171c51307f916c30a3308235a8",
+    "impulse_noise": "2090e01c83519ec51427e65116af6b1a",
+    "pixelate": "0f14f7e2db14288304e1de10df16832f",
+    "labels": "c439b113295ed5254878798ffe28fd54",
+}
+
 GENERATED: Final = "generated"
 """The folder, below the data folder, where `gemfi data corrupt` writes."""
 
 MADE_SEED: Final = 0
 """Of the corruptions that are made here."""
+
+MADE_VERSION: Final = 1
+"""Raise it when a corruption gives other pixels, so that what is in the cache is made anew."""
 
 PUBLISHED_FOLDERS: Final = {"mnist": "mnist_c", "cifar10": "CIFAR-10-C"}
 """Name of the clean set -> the folder of its published corruptions."""
@@ -80,6 +107,12 @@ def _made(clean: Form, name: str, severity: int | None, family: str, *files: Pat
     return Pictures(made.numpy(), pictures.labels)
 
 
+def _contents(files: tuple[str, ...]) -> dict[str, str]:
+    """The published checksums; of the files of MNIST-C, none were found."""
+    known = {f"CIFAR-10-C/{name}.npy": f"md5:{digits}" for name, digits in _CIFAR_MD5.items()}
+    return {file: known[file] for file in files if file in known}
+
+
 def _part(clean: DataSet, name: str, severity: int | None) -> Part:
     label = name if severity is None else f"{name}-{severity}"
     published = PUBLISHED_FOLDERS[clean.name]
@@ -90,7 +123,8 @@ def _part(clean: DataSet, name: str, severity: int | None) -> Part:
         else:
             files = (f"{folder}/{name}.npy", f"{folder}/labels.npy")
         read = partial(_labelled, severity=severity)
-        forms.append(Form(title, files, read, made=folder != published))
+        made = folder != published
+        forms.append(Form(title, files, read, {} if made else _contents(files), made=made))
     forms += [
         Form(
             f"{label}, generated",
@@ -98,6 +132,7 @@ def _part(clean: DataSet, name: str, severity: int | None) -> Part:
             partial(_made, form, name, severity, clean.name),
             slow=True,
             made=True,
+            version=MADE_VERSION,
         )
         for form in clean.parts["test"].forms
     ]

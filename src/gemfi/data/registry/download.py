@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from gemfi.data.registry.archives import unpack
+from gemfi.data.registry.archives import read_manifest, unpack
 from gemfi.data.registry.checksums import difference
 from gemfi.data.registry.record import RemoteFile
 from gemfi.data.registry.transfer import Transfer
@@ -22,7 +23,6 @@ from gemfi.locks import alone
 
 TIMEOUT: Final = 30.0  # seconds
 PAUSES: Final = (1.0, 4.0)  # seconds
-_CHUNK: Final = 2**18
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def fetch_file(
     remote: RemoteFile,
     root: Path,
     *,
+    needs: tuple[str, ...] = (),
     mirror: str | None = None,
     progress: bool | None = None,
     timeout: float = TIMEOUT,
@@ -56,12 +57,13 @@ def fetch_file(
     """Bring a file into the data folder, or find it there.
 
     A file that is there must be the published one; it is never overwritten. An archive is
-    unpacked and deleted; it counts as there when all members are. One that was placed by hand
-    where its download would be is checked and unpacked.
+    unpacked and deleted; `is_unpacked` says when it counts as there, and what is missing of it is
+    added. One that was placed by hand where its download would be is checked and unpacked.
 
     Args:
         remote: the file.
         root: the data folder; it is made if need be.
+        needs: of an archive, the files that must come out of it: `DataSet.needs`.
         mirror: a base URL; the file is sought at `<mirror>/<path of the file>`.
         progress: whether to show a bar; None: if standard error is a terminal.
         timeout: seconds to wait for a connection, and for the next bytes.
@@ -74,7 +76,8 @@ def fetch_file(
     target = _below(root, remote)
     url = _source(remote, mirror)
     show = sys.stderr.isatty() if progress is None else progress
-    found = _found(remote, root, target, show)
+    find = partial(_found, remote, root, target, needs, show)
+    found = find()
     if found is not None:
         return found
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,18 +87,38 @@ def fetch_file(
             print(f"waiting for another process to fetch {target.name}", file=sys.stderr)
 
     with alone(target.with_name(f".{target.name}.lock"), waiting):
-        found = _found(remote, root, target, show)  # it may have been waited for
-        if found is not None:
-            return found
         download = Transfer(remote, url, target, show=show, timeout=timeout)
-        already_there = target.exists()  # an archive that was not unpacked yet
-        if already_there:
-            _require_published(remote, target, show)
-        else:
-            download.run(pauses)
-        if remote.unpacks:
-            unpack(target, root, remote.unpacks, progress=show)
-            target.unlink()
+        return find() or _bring(download, remote, root, target, pauses)  # it may have come
+
+
+def is_unpacked(remote: RemoteFile, root: Path, needs: tuple[str, ...] = ()) -> bool:
+    """Whether an archive was unpacked whole.
+
+    Its members must be there, the files that reading needs, and, where `.gemfi` tells what was
+    unpacked, all of that. Only `gemfi data verify` looks into the files.
+
+    Args:
+        remote: the archive.
+        root: the data folder.
+        needs: files that must come out of it: `DataSet.needs`.
+    """
+    manifest = read_manifest(root, remote.path)
+    unpacked = () if manifest is None else manifest.files
+    return all((root / name).exists() for name in (*remote.unpacks, *needs, *unpacked))
+
+
+def _bring(
+    download: Transfer, remote: RemoteFile, root: Path, target: Path, pauses: tuple[float, ...]
+) -> Fetched:
+    """Download a file, unless it is an archive that waits to be unpacked; then unpack it."""
+    already_there = target.exists()
+    if already_there:
+        _require_published(remote, target, download.show)
+    else:
+        download.run(pauses)
+    if remote.unpacks:
+        unpack(target, root, remote.unpacks, progress=download.show)
+        target.unlink()
     path = root if remote.unpacks else target
     verified = remote.checksum is not None
     return Fetched(path, download.received, already_there, download.kept or 0, verified)
@@ -132,10 +155,12 @@ def _require_web(url: str, what: str) -> None:
         raise InputError(f"{what} holds characters that a URL must write as %.., got {url!r}")
 
 
-def _found(remote: RemoteFile, root: Path, target: Path, show: bool) -> Fetched | None:
+def _found(
+    remote: RemoteFile, root: Path, target: Path, needs: tuple[str, ...], show: bool
+) -> Fetched | None:
     """What is said of a file that is there; None if it is not."""
     if remote.unpacks:
-        is_here = all((root / member).exists() for member in remote.unpacks)
+        is_here = is_unpacked(remote, root, needs)
         return Fetched(root, 0, True, 0, verified=False) if is_here else None
     if not target.exists():
         return None

@@ -16,6 +16,11 @@ from gemfi.data.registry.record import DataSet, Form, Part, RemoteFile
 from gemfi.data.splits import Role
 
 TEST_ROLES: Final = (Role.TEST, Role.OOD_TEST)
+NO_CONSTANTS: Final = (
+    "no mean and std: it is only ever shown to a model of another set, which carries its own"
+)
+"""Note of the sets that nothing is trained on."""
+
 _SHAPE: Final = (1, 28, 28)
 _READ: Final = partial(read_idx_pictures, num_classes=10)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -245,5 +250,5 @@ NOTMNIST: Final = DataSet(
             "sample", 10_000, (Role.OOD_VALIDATION,), folders=("notmnist",), files="test"
         )
     },
-    note="the public sample of 10,000, 1,000 a class",
+    note=f"the public sample of 10,000, 1,000 a class; {NO_CONSTANTS}",
 )

@@ -71,14 +71,23 @@ def find_form(entry: DataSet, part: str, root: Path) -> Form | None:
     return next((form for form in entry.parts[part].forms if form.is_here(root)), None)
 
 
-def read_part(entry: DataSet, part: str, root: Path) -> tuple[Form, Pictures]:
-    """Read a part whole, and check it against the entry."""
+def read_part(
+    entry: DataSet, part: str, root: Path, *, cached: bool = True
+) -> tuple[Form, Pictures]:
+    """Read a part whole, and check it against the entry.
+
+    Args:
+        entry: the set.
+        part: its name.
+        root: the data folder.
+        cached: whether what is slow to read may come from the cache.
+    """
     form = find_form(entry, part, root)
     if form is None:
         raise missing(entry, part, root)
     name = f"{entry.name}-{part}"
     paths = form.paths(root)
-    pictures = read_cached(form, name, root) if form.slow else form.read(*paths)
+    pictures = read_cached(form, name, root) if cached and form.slow else form.read(*paths)
     if pictures.images.shape[1:] != entry.shape:
         raise InputError(
             f"{paths[0]}: {entry.title} has images {entry.shape}, found {pictures.images.shape[1:]}"

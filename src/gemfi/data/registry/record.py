@@ -63,6 +63,8 @@ class Form:
         contents: file -> checksum of its contents (of a .gz: unpacked) as published.
         slow: whether decoding takes long enough to keep the result in the cache.
         made: whether the pictures are our own corruptions, and not published ones.
+        version: of `read`; raise it when it gives other pixels for the same files, so that what
+            the cache holds is not taken for them.
     """
 
     label: str
@@ -71,6 +73,7 @@ class Form:
     contents: Mapping[str, str] = field(default_factory=dict)
     slow: bool = False
     made: bool = False
+    version: int = 0
 
     def paths(self, root: Path) -> list[Path]:
         """Where the files would be below `root`."""
@@ -133,3 +136,13 @@ class DataSet:
     std: tuple[float, ...] | None = None
     held_out: int = 0
     note: str = ""
+
+    def needs(self, remote: RemoteFile) -> tuple[str, ...]:
+        """What reading takes from an archive: files that published forms name below its members."""
+        forms = (form for part in self.parts.values() for form in part.forms if not form.made)
+        files = dict.fromkeys(file for form in forms for file in form.files)  # an ordered set
+        return tuple(
+            file
+            for file in files
+            if any(file == kept or file.startswith(f"{kept}/") for kept in remote.unpacks)
+        )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gemfi.data.registry.archives import check_manifest, read_manifest
 from gemfi.data.registry.checksums import checksum_of
+from gemfi.data.registry.download import is_unpacked
 from gemfi.data.registry.load import find_form, read_part
 from gemfi.data.registry.record import DataSet, Form, RemoteFile, split_checksum
 from gemfi.errors import InputError
@@ -82,7 +83,7 @@ def check_file(entry: DataSet, form: Form, file: str, root: Path) -> Check:
 def is_fetched(entry: DataSet, remote: RemoteFile, root: Path) -> bool:
     """Whether a file to fetch is here already, as published or with the published contents."""
     if remote.unpacks:
-        return all((root / member).exists() for member in remote.unpacks)
+        return is_unpacked(remote, root, entry.needs(remote))
     if not (root / remote.path).is_file():
         return False
     forms = (form for part in entry.parts.values() for form in part.forms)
@@ -134,7 +135,7 @@ def _manifests(entry: DataSet, root: Path) -> Iterator[Check]:
 def _readable(entry: DataSet, part: str, form: Form, root: Path) -> Check:
     what = f"{entry.name}/{form.label}"
     try:
-        _, pictures = read_part(entry, part, root)
+        _, pictures = read_part(entry, part, root, cached=False)
     except InputError as error:  # this is what verify is asked to find
         return Check(what, State.BROKEN, str(error))
     count, published = len(pictures), entry.parts[part].count

@@ -1,0 +1,58 @@
+"""What the tests of downloads share."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemfi.data.registry import download
+from gemfi.data.registry.download import fetch_file
+from gemfi.data.registry.record import RemoteFile
+from gemfi.errors import DownloadError
+
+BODY = random.Random(0).randbytes(200_000)  # noqa: S311
+OTHER = random.Random(1).randbytes(200_000)  # noqa: S311
+HALF = 100_000
+SHA = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+PATH = "set/images.gz"
+DEADLINE = 20.0  # seconds after which a test that waits has failed
+
+
+def remote_at(server: Any, **options: Any) -> RemoteFile:
+    return RemoteFile(PATH, f"{server.url}/images.gz", **({"checksum": SHA} | options))
+
+
+def fetch(remote: RemoteFile, root: Path, **options: Any) -> download.Fetched:
+    return fetch_file(remote, root, **({"pauses": (0.0, 0.0), "timeout": 5.0} | options))
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def assert_only(folder: Path, *names: str) -> None:
+    """There is nothing else in the folder, but the empty file that locks."""
+    assert names_in(folder) == sorted([".images.gz.lock", *names])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def interrupted(server: Any, root: Path, remote: RemoteFile, **options: Any) -> Any:
+    """Half of BODY is here; the next attempt would get the rest."""
+    served = server.offer("/images.gz", BODY, cuts=[HALF], **options)
+    with pytest.raises(DownloadError, match=r"broke off|is missing"):
+        fetch(remote, root, pauses=())
+    assert (root / f"{PATH}.part").stat().st_size == HALF
+    server.requests.clear()
+    return served
