@@ -185,7 +185,7 @@ class TestArchives:
             ({"x": np.ones((40, 2)), "y": Y[:-1]}, "x has 40 samples, but y has 39 labels"),
             ({"x": np.ones((40, 2)), "y": Y / 2}, "labels must be integers, got torch.float64"),
             ({"x": np.ones((40, 2)), "y": Y - 1}, r"labels must be non-negative, found -1"),
-            ({"x": np.ones((40, 2)), "y": Y + 1}, "class '0' has 0 samples"),
+            ({"x": np.ones((40, 2)), "y": Y + 1}, "labels up to 4, but none is 0"),
             ({"x": np.ones((40, 2), int), "y": Y}, "x must be floating point or uint8"),
             ({"x": np.full((40, 2), np.nan), "y": Y}, "x must be finite"),
             ({"x": np.ones(40), "y": Y}, "at least one feature axis"),
@@ -311,3 +311,8 @@ def test_labels_that_count_nothing(tmp_path: Path) -> None:
     refused(path, r"a\.npz has a label 1000000000000, but 40 samples: number the classes 0, 1")
     inside = archive(tmp_path / "b.npz", x=x + 1, y=np.arange(40) % 4)
     assert len(task_from_path(inside, ood_test={"far": path}).ood_test["far"]) == 40
+
+
+def test_labels_that_leave_a_gap(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.npz", x=RNG.normal(size=(40, 3)), y=1 + np.arange(40) % 2)
+    refused(path, r"a\.npz has labels up to 2, but none is 0: number the classes 0, 1, 2")

@@ -75,3 +75,10 @@ def test_options_for_own_data_are_not_for_tasks_of_the_library(
 ) -> None:
     assert "are for your own files" in refused(["train", "digits", "--label", "x"], capsys)
     assert "or give the path of your own data" in refused(["train", "no-such-task"], capsys)
+
+
+@pytest.mark.parametrize("path", ["tabel.csv", "nowhere/pictures"])
+def test_a_path_that_leads_nowhere_is_not_called_a_task(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"{path} does not exist" in refused(["train", path], capsys)

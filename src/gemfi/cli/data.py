@@ -22,8 +22,14 @@ from gemfi.places import DATA_VARIABLE, data_root
 MIRROR_VARIABLE: Final = "GEMFI_MIRROR"
 _WIDTH: Final = 100
 
-Names = Annotated[tuple[str, ...], tyro.conf.Positional]
-Name = Annotated[str, tyro.conf.Positional]
+_QUIET = {"help_behavior_hint": ""}
+Names = Annotated[
+    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME ...", **_QUIET)
+]
+Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME", **_QUIET)]
+_Url = Annotated[str | None, tyro.conf.arg(metavar="URL", **_QUIET)]
+_Types = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TYPE ...", **_QUIET)]
+_Folder = Annotated[str | None, tyro.conf.arg(metavar="PATH", **_QUIET)]
 
 
 def list_sets() -> None:
@@ -44,11 +50,11 @@ def list_sets() -> None:
     print("gemfi data info NAME describes a set; gemfi data fetch NAME downloads it.")
 
 
-def fetch(names: Names, mirror: str | None = None) -> None:
+def fetch(names: Names, mirror: _Url = None) -> None:
     """Download data sets: resumes, checks the published checksums, keeps what is here.
 
     Args:
-        names: of the sets.
+        names: of data sets; gemfi data list shows them.
         mirror: seek the files below this address in place of the publishers'; the environment
             variable GEMFI_MIRROR does the same.
     """
@@ -69,7 +75,7 @@ def verify_sets(names: Names) -> None:
     """Compare files with their published checksums, and read them; exit code 1 if any differs.
 
     Args:
-        names: of the sets; none for every set of which something is here.
+        names: of data sets; none for every set of which something is here.
     """
     root = data_root()
     chosen = [data_set(name) for name in names] or [
@@ -99,7 +105,7 @@ def info(name: Name) -> None:
     """Describe a data set: files, addresses, checksums, licence, splits, roles, citation.
 
     Args:
-        name: of the set.
+        name: of a data set; gemfi data list shows them.
     """
     entry, root = data_set(name), data_root()
     lines = [
@@ -127,9 +133,7 @@ def info(name: Name) -> None:
     print("\n".join(lines))
 
 
-def corrupt(
-    name: Name, types: tuple[str, ...] = (), out: str | None = None, seed: int = MADE_SEED
-) -> None:
+def corrupt(name: Name, types: _Types = (), out: _Folder = None, seed: int = MADE_SEED) -> None:
     """Corrupt the test images of mnist or cifar10, in the layout of MNIST-C or CIFAR-10-C.
 
     Args:

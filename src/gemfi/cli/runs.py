@@ -57,7 +57,8 @@ class Choices:
         augmentation: of training images.
         settings: fields of the method's configuration, such as fi_reg_weight=0.1
             outliers.kind=none.
-        normalise: standardise inputs by the data set's customary constants, where it has some.
+        normalise: standardise inputs by the data set's customary constants, where it has some, and
+            your own data by the mean and the spread of their training part.
     """
 
     method: str = "gem-fi"

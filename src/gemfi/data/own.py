@@ -164,6 +164,12 @@ def _labelled(found: _Found, path: Path) -> tuple[_Found, Tensor, tuple[str, ...
                 f"{path} has a label {largest}, but {len(whole)} samples: number the classes "
                 "0, 1, 2, ..."
             )
+        unused = (whole.class_counts == 0).nonzero()[:, 0]
+        if len(unused):
+            raise InputError(
+                f"{path} has labels up to {largest}, but none is {int(unused[0])}: number the "
+                "classes 0, 1, 2, ... without gaps"
+            )
         names = tuple(str(number) for number in range(largest + 1))
     if len(names) < 2:
         raise InputError(

@@ -189,6 +189,8 @@ def find_task(name: str, own: OwnData = OwnData()) -> Task:  # noqa: B008 - froz
             )
         return TASKS[name]()
     if not Path(name).exists():
+        if Path(name).suffix or Path(name).name != name:  # meant as a path
+            raise InputError(f"{name} does not exist: no such file or folder")
         raise InputError(
             f"unknown task {name!r}; known: {', '.join(TASKS)}; or give the path of your own data: "
             "a folder of images, or a file .npz, .csv, .parquet"
