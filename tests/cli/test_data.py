@@ -12,15 +12,7 @@ from gemfi.cli import main
 from gemfi.data import DATA_SETS, load
 from support.data_commands import COMMANDS, NAMES, Capture, idx, left, ran, refused
 
-
-@pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, and no mirror."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    monkeypatch.setenv("GEMFI_DATA", str(folder))
-    monkeypatch.delenv("GEMFI_MIRROR", raising=False)
-    return folder
+pytestmark = pytest.mark.usefixtures("root")
 
 
 class TestList:

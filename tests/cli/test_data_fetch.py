@@ -22,15 +22,7 @@ from gemfi.data.registry.record import RemoteFile
 from gemfi.errors import InputError
 from support.data_commands import COMMANDS, LOAD, NAMES, Capture, idx, left, ran, refused
 
-
-@pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, and no mirror."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    monkeypatch.setenv("GEMFI_DATA", str(folder))
-    monkeypatch.delenv("GEMFI_MIRROR", raising=False)
-    return folder
+pytestmark = pytest.mark.usefixtures("root")
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

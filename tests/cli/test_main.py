@@ -14,6 +14,7 @@ from gemfi import __version__
 from gemfi.cli import main
 from gemfi.demo import run_demo
 from gemfi.methods import METHODS
+from support.commands import refused
 
 ROW = {
     "method",
@@ -58,15 +59,6 @@ def test_arguments_that_cannot_be_parsed_exit_with_2(
         main(arguments)
     assert left.value.code == 2
     assert capsys.readouterr().err
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    assert line.startswith("gemfi: error: ")
-    return line
 
 
 def test_bad_input_is_one_line_and_nothing_is_written(

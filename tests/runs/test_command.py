@@ -27,12 +27,11 @@ from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD
 from gemfi.runs.text import CONVENTIONS
 from gemfi.training.loop import CHECKPOINT
+from support.commands import Capture, printed, quiet, refused
 
 from .conftest import toy_spec
 
 QUICK = ["--epochs", "1", "--backbone-options", "width=16", "depth=1"]
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -40,26 +39,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Runs go below the test's own folder."""
     monkeypatch.setenv("GEMFI_RUNS", str(tmp_path / "runs"))
     return tmp_path / "runs"
-
-
-def refused(arguments: list[str], capsys: Capture) -> str:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    assert line.startswith("gemfi: error: ")
-    return line
-
-
-def printed(arguments: list[str], capsys: Capture) -> str:
-    assert main(arguments) == 0
-    return capsys.readouterr().out
-
-
-def quiet(arguments: list[str], capsys: Capture) -> Path:
-    """The folder of a run that is trained without words."""
-    (folder,) = printed(["train", *arguments, "--quiet"], capsys).splitlines()
-    return Path(folder)
 
 
 def test_train_says_where_it_is_and_how_it_went(root: Path, capsys: Capture) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gemfi.cli import main
-
-from .test_command import Capture, printed, quiet, refused
+from support.commands import Capture, printed, quiet, refused
 
 
 @pytest.fixture(autouse=True)

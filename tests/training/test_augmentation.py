@@ -124,7 +124,13 @@ def test_validation_statistics_and_prediction_see_images_as_they_are() -> None:
     train(model)
     model.predict(TRAIN.x)
     plain, validation = TRAIN.x / 255, VALIDATION.x / 255
-    expected = [validation] * 3 + [plain, validation] + [plain]  # epochs, statistics, prediction
+    trial, epochs, statistics, prediction = (
+        [plain[:2]],
+        [validation] * 3,
+        [plain, validation],
+        plain,
+    )
+    expected = [*trial, *epochs, *statistics, prediction]
     assert len(evaluation) == len(expected)
     for given, wanted in zip(evaluation, expected, strict=True):
         assert torch.equal(given, wanted)
@@ -247,7 +253,7 @@ def test_what_cannot_be_augmented_is_refused_before_anything_is_written(tmp_path
     augmented = TrainConfig(augmentation=AUGMENTATIONS["standard"])
     with pytest.raises(
         InputError,
-        match=r"\(train\) cannot be augmented: images must be .* of shape \(20, 2\); change",
+        match=r"\(train\) cannot be augmented: images must be .* of shape \(20, 2\); leave",
     ):
         fit(rows_model, moons.train, config=augmented, run_dir=folder)
     with pytest.raises(
