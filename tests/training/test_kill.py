@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gemfi.training.loop import CHECKPOINT, LOG
+from gemfi.training.loop import CHECKPOINT, LOCK, LOG
 
 SCRIPT = """
 import sys, torch
@@ -81,4 +81,4 @@ def test_sigkill_at_random_moments_changes_no_bit(tmp_path: Path, every: int | N
     assert not different
     assert len((folder / LOG).read_text().splitlines()) == 6 + 1
     left = {path.name for path in folder.iterdir() if not path.name.endswith(".tmp")}
-    assert left == {CHECKPOINT, LOG}
+    assert left == {CHECKPOINT, LOCK, LOG}
