@@ -17,9 +17,9 @@ from gemfi.errors import CheckpointError, InputError, MissingDataError
 from gemfi.methods.gem import GEM
 from gemfi.model import Model
 from gemfi.normalisation import Normalisation
-from gemfi.runs import Run, RunSpec, evaluate_run, start_or_resume, train_run, work
+from gemfi.runs import Run, RunSpec, evaluate_run, train_run, work
 from gemfi.runs import spec as spec_module
-from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY
+from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY, begin
 from gemfi.scores import SCORES
 from gemfi.training.checks import check_run
 from gemfi.training.loop import CHECKPOINT, LOCK, LOG
@@ -167,7 +167,7 @@ def test_numbers_do_not_outlive_their_checkpoint(copy: Path, finished: Path) -> 
 
 def test_a_session_elsewhere_is_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    start_or_resume(toy_spec(), folder, two_moons())
+    begin(toy_spec(), folder, two_moons())
     edit(folder, lambda record: record["sessions"][0].update(torch="1.0"))
     train_run(toy_spec(), folder, progress=False)
     train_run(toy_spec(), folder, progress=False)
@@ -196,7 +196,7 @@ def test_another_spec_is_refused_with_the_fields_that_differ(copy: Path) -> None
 
 def test_other_data_are_refused_before_there_is_a_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    start_or_resume(toy_spec(), folder, two_moons())
+    begin(toy_spec(), folder, two_moons())
     with pytest.raises(CheckpointError, match=r"train.checksum: \"\w+\" there, \"\w+\" here"):
         train_run(toy_spec(), folder, progress=False, task=two_moons(seed=1))
     assert {path.name for path in folder.iterdir()} == {RECORD, LOCK}

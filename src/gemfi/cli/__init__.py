@@ -45,7 +45,7 @@ def methods() -> None:
 
 def data(arguments: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> None:
     """List, fetch, verify, describe and corrupt data sets: see gemfi data --help."""
-    raise NotImplementedError(arguments)  # `main` hands a group to its own table
+    _run(["data", *arguments])  # `_run` itself goes there, so that options pass too
 
 
 COMMANDS: Final[Mapping[str, Callable[..., None]]] = {

@@ -143,7 +143,7 @@ def corrupt(name: Name, types: _Types = (), out: _Folder = None, seed: int = MAD
             cifar10-c are read where the published files are not here.
         seed: of the random draws; another than the default needs --out.
     """
-    from gemfi.data.corruptions import write_published_layout  # noqa: PLC0415 - slow to import
+    from gemfi.data.corruptions import FAMILIES, write_published_layout  # noqa: PLC0415 - slow
 
     if name not in PUBLISHED_FOLDERS:
         raise InputError(
@@ -161,7 +161,8 @@ def corrupt(name: Name, types: _Types = (), out: _Folder = None, seed: int = MAD
     written = write_published_layout(
         test.x, test.labels, folder, family=name, names=types or None, seed=seed
     )
-    print(f"Wrote {len(written)} files to {folder}: {test.name} under {_count(types, name)}.")
+    count = len(types or FAMILIES[name])
+    print(f"Wrote {len(written)} files to {folder}: {test.name} under {count} corruptions.")
     print("These are our own corruptions, not the published arrays: see docs/corruptions.md.")
 
 
@@ -194,12 +195,6 @@ def _size(size: int | None) -> str:
     if size is None:
         return ""
     return f" ({size / 1e6:,.1f} MB)" if size >= 1e5 else f" ({size / 1e3:,.0f} kB)"
-
-
-def _count(types: tuple[str, ...], name: str) -> str:
-    corrupted = {"mnist": "mnist-c", "cifar10": "cifar10-c"}[name]
-    every = len({part.rsplit("-", 1)[0] for part in DATA_SETS[corrupted].parts})
-    return f"{len(types) or every} corruptions"
 
 
 def _why_there() -> str:

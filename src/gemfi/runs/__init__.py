@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from gemfi.runs.folder import Record, Run, start_or_resume
+from gemfi.runs.folder import Record, Run
 from gemfi.runs.spec import OwnData, RunSpec, default_spec, find_task, make_spec, paper_spec
 from gemfi.runs.work import evaluate_run, train_run
 
@@ -21,6 +21,5 @@ __all__ = [
     "find_task",
     "make_spec",
     "paper_spec",
-    "start_or_resume",
     "train_run",
 ]

@@ -2,7 +2,7 @@
 
 | file | written by | holds |
 |---|---|---|
-| `run.json` | `start_or_resume` | spec, facts of the data, the sessions' environments |
+| `run.json` | `begin` | spec, facts of the data, the sessions' environments |
 | `log.jsonl` | `fit` | a line an epoch |
 | `checkpoint.safetensors` | `fit` | weights, statistics, and all that resuming needs |
 | `metrics.json` | `train_run`, `evaluate_run` | the numbers |
@@ -31,7 +31,7 @@ from gemfi.runs.record import Environment, environment
 from gemfi.runs.sections import check_section
 from gemfi.runs.spec import RunSpec
 from gemfi.training.batches import batches_per_epoch
-from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_snapshot
+from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_counters, load_snapshot
 from gemfi.training.fingerprint import fingerprint
 from gemfi.training.loop import CHECKPOINT, LOCK, LOG
 from gemfi.training.step import TrainingStep
@@ -138,20 +138,14 @@ class Run:
         return read_metrics(self.folder)
 
 
-def start_or_resume(spec: RunSpec, folder: Path | str, task: Task) -> Record:
+def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
     """Begin a run in a folder, or find that it is the same run that began there.
 
     Args:
         spec: what to run.
-        folder: of the run; it is created.
+        folder: of the run, as `require_run_folder` lets it pass; it is created.
         task: the data.
     """
-    require_run_folder(Path(folder))
-    return begin(spec, Path(folder), task)
-
-
-def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
-    """As `start_or_resume`, in a folder that was checked."""
     facts, now = TaskFacts.of(task, spec), environment()
     if not (folder / RECORD).exists():
         record = Record(spec, facts, (now,))
@@ -188,7 +182,7 @@ def require_run_folder(folder: Path) -> None:
 def is_finished(folder: Path | str) -> bool:
     """Whether a folder holds a run whose training has ended."""
     path = Path(folder) / CHECKPOINT
-    return path.exists() and bool(load_snapshot(path).counters["finished"])
+    return path.exists() and bool(load_counters(path)["finished"])
 
 
 def clear(folder: Path | str) -> None:

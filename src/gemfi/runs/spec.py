@@ -189,7 +189,7 @@ def find_task(name: str, own: OwnData = OwnData()) -> Task:  # noqa: B008 - froz
             )
         return TASKS[name]()
     if not Path(name).exists():
-        if Path(name).suffix or Path(name).name != name:  # meant as a path
+        if _is_path(name):
             raise InputError(f"{name} does not exist: no such file or folder")
         raise InputError(
             f"unknown task {name!r}; known: {', '.join(TASKS)}; or give the path of your own data: "
@@ -198,11 +198,14 @@ def find_task(name: str, own: OwnData = OwnData()) -> Task:  # noqa: B008 - froz
     return own.task(name)
 
 
+def _is_path(name: str) -> bool:
+    """Whether a name was meant as a path, even if nothing is there."""
+    return bool(Path(name).suffix) or Path(name).name != name
+
+
 def task_of(spec: RunSpec) -> Task:
     """The data of a run that was trained, or an error that says where they were."""
-    path = Path(spec.task)
-    own = path.is_absolute() or len(path.parts) > 1 or path.suffix != ""
-    if spec.task not in TASKS and (own or path.exists()):
+    if spec.task not in TASKS and (_is_path(spec.task) or Path(spec.task).exists()):
         for each in (spec.task, *spec.own.ood_validation, *spec.own.ood_test):
             if not Path(each).exists():
                 raise InputError(

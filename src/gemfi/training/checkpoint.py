@@ -56,12 +56,29 @@ def save_snapshot(path: Path, snapshot: Snapshot) -> None:
     write_atomically(path, save(tensors, metadata=header))
 
 
+def load_counters(path: Path) -> dict[str, Any]:
+    """The counters of a checkpoint, from its header alone."""
+    counters: dict[str, Any] = json.loads(_read(path, whole=False)[0]["counters"])
+    return counters
+
+
 def load_snapshot(path: Path) -> Snapshot:
     """Read a checkpoint whole."""
+    header, tensors = _read(path, whole=True)
+    groups: dict[str, dict[str, Tensor]] = {name: {} for name in json.loads(header["groups"])}
+    for name, tensor in tensors.items():
+        group, _, member = name.partition("/")
+        groups[group][member] = tensor
+    return Snapshot(json.loads(header["counters"]), json.loads(header["fingerprint"]), groups)
+
+
+def _read(path: Path, *, whole: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The header of a checkpoint of our format and, if wanted, its tensors."""
     try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header: dict[str, str] = file.metadata() or {}
+            names = file.keys() if whole else ()
+            tensors = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
             f"cannot read the checkpoint {path}: {error}; delete it to start the run again"
@@ -71,11 +88,7 @@ def load_snapshot(path: Path) -> Snapshot:
             f"{path} is not a checkpoint of format {_FORMAT} (found {header.get('format')!r}); use "
             "another run directory, or delete it to start the run again"
         )
-    groups: dict[str, dict[str, Tensor]] = {name: {} for name in json.loads(header["groups"])}
-    for name, tensor in tensors.items():
-        group, _, member = name.partition("/")
-        groups[group][member] = tensor
-    return Snapshot(json.loads(header["counters"]), json.loads(header["fingerprint"]), groups)
+    return header, tensors
 
 
 def check_fingerprint(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -21,26 +21,12 @@ from support.archives import (
     write,
 )
 
-
-@pytest.fixture(autouse=True)
-def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Do not wait for the disks of the whole machine; returns the calls, and the renames."""
-    calls: list[str] = []
-    rename = Path.rename
-    monkeypatch.setattr(os, "sync", lambda: calls.append("sync"))
-    monkeypatch.setattr(
-        Path, "rename", lambda path, to: (calls.append(f"rename {path.name}"), rename(path, to))[1]
-    )
-    return calls
+pytestmark = pytest.mark.usefixtures("syncs")
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A data folder that holds something already."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    (folder / "other").write_bytes(b"untouched")
-    return folder
+def root(occupied: Path) -> Path:
+    return occupied
 
 
 class TestWhatIsThere:
