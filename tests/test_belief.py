@@ -33,6 +33,7 @@ def full_fields(batch=B, heads=K, classes=C, seed=0):
         "log_gate": torch.log(0.1 + 0.8 * torch.sigmoid(normal(batch, classes))),
         "log_rho": -normal(batch).square(),
         "log_density": normal(batch),
+        "log_familiarity": -normal(batch).square(),
         "energy": normal(batch),
         "logits": normal(batch, heads, classes),
         "log_temperature": torch.tensor(0.3),

@@ -397,6 +397,32 @@ class TestClassGaussians:
         torch.testing.assert_close(program.module()(z), model(z))
 
 
+# ---------------------------------------------------------------- memberships
+
+
+class TestMembership:
+    VALUES = -40 + 3 * torch.randn(1001, generator=torch.Generator().manual_seed(2)).double() ** 3
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_is_a_half_at_the_twentieth_and_nine_tenths_at_the_median(self, dtype: Any) -> None:
+        values = self.VALUES.to(dtype)
+        location, scale = density.membership(values)
+        at = np.quantile(values.double().numpy(), [0.05, 0.5])
+        found = 1 / (1 + np.exp(-(at - location.item()) / scale.item()))
+        assert found.tolist() == pytest.approx([0.5, 0.9], rel=1e-9)
+
+    def test_follows_a_change_of_units(self) -> None:
+        location, scale = density.membership(self.VALUES)
+        moved, stretched = density.membership(7 + 3 * self.VALUES)
+        assert moved.item() == pytest.approx(7 + 3 * location.item())
+        assert stretched.item() == pytest.approx(3 * scale.item())
+
+    def test_equal_values_keep_a_scale(self) -> None:
+        location, scale = density.membership(torch.full((10,), 5.0))
+        assert location.item() == 5.0
+        assert scale.item() == pytest.approx(1e-6)
+
+
 # ---------------------------------------------------------------- ρ
 
 

@@ -336,6 +336,28 @@ def test_mean_entropy() -> None:
     assert losses.mean_entropy(certain).item() == 0
 
 
+@pytest.mark.parametrize("heads", [1, 2, 5])
+def test_usage_is_the_entropy_of_the_mean_weights(heads: int) -> None:
+    log_weight = log_probs(BATCH, heads)
+    expected = Categorical(probs=log_weight.exp().mean(dim=0)).entropy()
+    torch.testing.assert_close(losses.usage(log_weight), expected)
+
+
+def test_usage_at_its_ends() -> None:
+    """Even use needs no even weights: every input may have a head of its own."""
+    own = torch.eye(HEADS, dtype=torch.float64).log()
+    assert losses.usage(own).item() == pytest.approx(math.log(HEADS))
+    assert losses.usage(own[:1].expand(BATCH, -1)).item() == 0
+    assert losses.usage(torch.tensor([[0.0, -800.0]])).item() == pytest.approx(0)
+
+
+def test_usage_pulls_towards_the_head_that_is_used_least() -> None:
+    scores = torch.tensor([[3.0, 0.0, 1.0], [2.0, -1.0, 1.0]], requires_grad=True)
+    losses.usage(torch.log_softmax(scores, dim=1)).backward()
+    assert (scores.grad[:, 1] > 0).all()
+    assert (scores.grad[:, 0] < 0).all()
+
+
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_every_term_is_a_mean_over_the_batch(size: int) -> None:
     """Repeating the batch changes nothing."""
@@ -362,6 +384,7 @@ def test_every_term_is_a_mean_over_the_batch(size: int) -> None:
             losses.energy_inside(total),
             losses.energy_outside(total, 3.0),
             losses.mean_entropy(p),
+            losses.usage(weight),
         ]
 
     for once, again in zip(terms(1), terms(size), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gemfi.errors import InputError
-from gemfi.methods import PRESETS
+from gemfi.methods import PAPER_PRESETS
 from gemfi.recipes import gem_config, paper_recipe
 
 TABLE = {
@@ -37,15 +37,15 @@ def test_the_table(dataset: str) -> None:
     assert config.outliers.start * train.epochs == pytest.approx(10)  # ten epochs of warm-up
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(PAPER_PRESETS))
 def test_presets_keep_their_switches(preset: str) -> None:
     switches = ("sn", "core", "mix", "fi_reg", "fi_mod", "ebm", "unc")
     for released in (False, True):
         config = gem_config(preset, "cifar10", released=released)
         assert [getattr(config, s) for s in switches] == [
-            getattr(PRESETS[preset], s) for s in switches
+            getattr(PAPER_PRESETS[preset], s) for s in switches
         ]
-        assert config.used_outliers.kind == PRESETS[preset].used_outliers.kind
+        assert config.used_outliers.kind == PAPER_PRESETS[preset].used_outliers.kind
 
 
 def test_released_values_differ_where_the_code_does() -> None:

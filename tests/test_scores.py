@@ -18,13 +18,23 @@ from gemfi.errors import InputError
 
 mp.mp.dps = 40
 F64 = torch.float64
-OPTIONAL = ("log_evidence", "log_gate", "log_rho", "log_density", "energy", "logits", "log_prior")
+OPTIONAL = (
+    "log_evidence",
+    "log_gate",
+    "log_rho",
+    "log_density",
+    "log_familiarity",
+    "energy",
+    "logits",
+    "log_prior",
+)
 # what moves with a field; everything else must not
 FOLLOWS_GATE = {"max_prob", "entropy", "gated_mutual_information", "paper_mutual_information"}
 FOLLOWS_TEMPERATURE = {"max_prob", "entropy", "paper_mutual_information"}
 FOLLOWS_RHO = {"evidence", "max_alpha", "vacuity"}
 FOLLOWS_PRIOR = {"vacuity", "dissonance"}
 
+NEEDED = {"log_evidence", "log_density", "log_familiarity", "energy", "logits"}
 WHY = "the method that made it does not compute it"
 
 quick = settings(max_examples=100)
@@ -72,6 +82,7 @@ def make_belief(
         logits=logits,
         log_temperature=None if temperature is None else torch.tensor(temperature).double().log(),
         log_prior=None if prior is None else torch.tensor(prior).double().log(),
+        log_familiarity=uniform(-9.0, 0.0, batch),
     )
 
 
@@ -188,6 +199,7 @@ def oracle(belief, row):
         "energy": mp.mpf(belief.energy[row].item()),
         "logit_energy": -mp.log(average(w, logits)),
         "density": -mp.mpf(belief.log_density[row].item()),
+        "unfamiliarity": -mp.mpf(belief.log_familiarity[row].item()),
     }
 
 
@@ -225,6 +237,7 @@ def test_higher_is_more_uncertain(name):
         log_evidence=torch.tensor([[150.0, 150.0], [4.0, 4.0]], dtype=F64).log(),
         log_rho=torch.tensor([-0.1, -3.0], dtype=F64),
         log_density=torch.tensor([10.0, -50.0], dtype=F64),
+        log_familiarity=torch.tensor([-0.1, -4.0], dtype=F64),
         energy=torch.tensor([-2.0, 3.0], dtype=F64),
         logits=torch.stack([clear, unclear]).double().log() * 3
         + torch.tensor([5.0, 0, 0]).double(),
@@ -342,6 +355,7 @@ def test_a_score_of_a_row_is_the_row_of_the_score(belief, row):
         ({"log_prior": torch.tensor(-3.0, dtype=F64)}, FOLLOWS_PRIOR),
         ({"energy": torch.ones(6, dtype=F64)}, {"energy"}),
         ({"log_density": torch.ones(6, dtype=F64)}, {"density"}),
+        ({"log_familiarity": torch.full((6,), -1.0, dtype=F64)}, {"unfamiliarity"}),
         ({"logits": torch.ones(6, 3, 5, dtype=F64)}, {"logit_energy"}),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -376,7 +390,7 @@ def test_available_agrees_with_which_scores_raise_and_each_names_what_is_missing
             works = [name for name, message in complaints.items() if message is None]
             assert scores.available(belief) == works
             named = {message for message in complaints.values() if message is not None}
-            needed = {"log_evidence", "energy", "logits", "log_density"} & set(missing)
+            needed = NEEDED & set(missing)
             assert named == {f"this belief has no `{field}`: {WHY}" for field in needed}
 
 

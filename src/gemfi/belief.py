@@ -26,6 +26,7 @@ _SHAPES = {  # the letters are bound by `log_p`; `*` stands for anything that fo
     "log_gate": "BC",
     "log_rho": "B",
     "log_density": "B",
+    "log_familiarity": "B",
     "energy": "B",
     "logits": "BKC",
     "log_temperature": "",
@@ -47,6 +48,8 @@ class Belief:
         log_gate: (B, C) log of the per-class gate s in probability space.
         log_rho: (B,) log of the density scaler. Evidence and vacuity include it, p never does.
         log_density: (B,) log p(z).
+        log_familiarity: (B,) log of how well evidence, energy and density together fit what they
+            are on ID data; 0 is as familiar as can be.
         energy: (B,) the learned energy E(z).
         logits: (B, K, C) raw logits, where a score needs them.
         log_temperature: scalar, post-hoc temperature; acts in `log_probs` only.
@@ -62,6 +65,7 @@ class Belief:
     log_gate: Tensor | None = None
     log_rho: Tensor | None = None
     log_density: Tensor | None = None
+    log_familiarity: Tensor | None = None
     energy: Tensor | None = None
     logits: Tensor | None = None
     log_temperature: Tensor | None = None

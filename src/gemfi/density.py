@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi.errors import InputError
+from gemfi.fitted import Fitted
 
 LARGEST = 50_000_000  # entries of C·D² beyond which the covariance is tied (400 MB in float64)
+_SMALLEST_SCALE = 1e-6  # of a membership, where the values hardly differ
 Covariance = Literal["class", "tied"]
 RhoKind = Literal["standardised", "minmax", "raw", "none"]
 
@@ -118,7 +120,7 @@ class Statistics(nn.Module):
         return self.outer[label] / self.count[label].clamp_min(1) - torch.outer(mean, mean)
 
 
-class ClassGaussians(nn.Module):
+class ClassGaussians(Fitted):
     """log p(z) under one Gaussian a class, fitted from `Statistics`.
 
     Σ_c = (1 − s)·S_c + s·S_tied + r·I with shrinkage s and a small ridge r relative to the mean
@@ -138,7 +140,6 @@ class ClassGaussians(nn.Module):
     means: Tensor
     whiten: Tensor
     log_norm: Tensor
-    filled: Tensor
 
     def __init__(
         self,
@@ -168,9 +169,6 @@ class ClassGaussians(nn.Module):
         self.register_buffer("means", torch.zeros(num_classes, num_features))  # whitened, (C, D)
         self.register_buffer("whiten", torch.zeros(num_features, moments * num_features))
         self.register_buffer("log_norm", torch.zeros(num_classes))
-        self.register_buffer("filled", torch.zeros((), dtype=torch.bool))
-        self.fitted = False
-        self.register_load_state_dict_post_hook(_restore_fitted)  # type: ignore[no-untyped-call]
 
     def statistics(self) -> Statistics:
         """Empty statistics of the right shape, on this module's device."""
@@ -207,8 +205,7 @@ class ClassGaussians(nn.Module):
         self.means.copy_(whitened)
         self.whiten.copy_(torch.cat([each.T for each in inverse], dim=1))
         self.log_norm.copy_(log_norm)
-        self.filled.fill_(True)
-        self.fitted = True
+        self.mark_fitted()
         self._note_small_classes(statistics)
 
     def forward(self, z: Tensor) -> Tensor:
@@ -258,13 +255,18 @@ class ClassGaussians(nn.Module):
             )
 
 
-def _restore_fitted(module: nn.Module, _incompatible: object) -> None:
-    """After loading, the flags follow the buffers, so that forward has no tensor branch."""
-    if isinstance(module, (ClassGaussians, DensityScaler)):
-        module.fitted = bool(module.filled)
+def membership(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Location a and scale b for which σ((x − a)/b) is 1/2 at the 5 % quantile, 0.9 at the median.
+
+    Args:
+        values: (N,) on ID data, of something that is higher on familiar inputs.
+    """
+    levels = torch.tensor([0.05, 0.5], dtype=torch.float64, device=values.device)
+    low, middle = torch.quantile(values.to(torch.float64), levels)
+    return low, ((middle - low) / math.log(9)).clamp_min(_SMALLEST_SCALE)
 
 
-class DensityScaler(nn.Module):
+class DensityScaler(Fitted):
     """log ρ(z) from log p(z).
 
     - `standardised`: ρ = σ((log p − a)/b)^γ, with a the 5 % quantile on ID data and b such that
@@ -282,12 +284,11 @@ class DensityScaler(nn.Module):
 
     location: Tensor
     scale: Tensor
-    filled: Tensor
 
     def __init__(
         self, kind: RhoKind = "standardised", *, power: float = 1.2, floor: float = 1e-3
     ) -> None:
-        super().__init__()
+        super().__init__(fitted=kind == "raw")
         if kind not in ("standardised", "minmax", "raw"):
             raise InputError(f"ρ must be standardised, minmax or raw, got {kind!r}")
         if not 0 <= floor < 1:
@@ -297,9 +298,6 @@ class DensityScaler(nn.Module):
         self.kind, self.power, self.floor = kind, power, floor
         self.register_buffer("location", torch.zeros(()))
         self.register_buffer("scale", torch.ones(()))
-        self.register_buffer("filled", torch.tensor(kind == "raw"))
-        self.fitted = kind == "raw"
-        self.register_load_state_dict_post_hook(_restore_fitted)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def fit(self, log_density: Tensor) -> None:
@@ -308,15 +306,12 @@ class DensityScaler(nn.Module):
         if values.numel() == 0 or not torch.isfinite(values).all():
             raise InputError("ρ needs log densities of ID data, all of them finite")
         if self.kind == "standardised":
-            low, middle = torch.quantile(values, torch.tensor([0.05, 0.5], dtype=values.dtype))
-            spread = (middle - low) / math.log(9)
+            low, spread = membership(values)
         else:
-            low, high = values.min(), values.max()
-            spread = high - low
+            low, spread = values.min(), (values.max() - values.min()).clamp_min(_SMALLEST_SCALE)
         self.location.copy_(low)
-        self.scale.copy_(spread.clamp_min(1e-6))
-        self.filled.fill_(True)
-        self.fitted = True
+        self.scale.copy_(spread)
+        self.mark_fitted()
 
     def forward(self, log_density: Tensor) -> Tensor:
         """Log ρ (B,)."""

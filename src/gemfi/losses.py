@@ -99,5 +99,10 @@ def mean_entropy(log_p: Tensor) -> Tensor:
     return dirichlet.entropy(log_p).mean()
 
 
+def usage(log_weight: Tensor) -> Tensor:
+    """Entropy of the mean weights of a batch: how evenly the heads are used, for log π (B, K)."""
+    return dirichlet.entropy(torch.logsumexp(log_weight, dim=0) - math.log(len(log_weight)))
+
+
 def _clipped(energy: Tensor, clip: float | None) -> Tensor:
     return energy if clip is None else energy.clamp(-clip, clip)

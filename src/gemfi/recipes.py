@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gemfi.errors import InputError
-from gemfi.methods.gem_config import PRESETS, GEMConfig
-from gemfi.outliers import OutlierConfig
+from gemfi.methods.gem_config import PAPER_PRESETS, GEMConfig
+from gemfi.outliers import VOS
 from gemfi.training.config import TrainConfig
 
 
@@ -44,7 +44,7 @@ PAPER: dict[str, Recipe] = {
             "kl_weight": 1e-3,
             "fi_reg_weight": 0.3,
             "fi_mod_strength": 0.3,
-            "outliers": OutlierConfig(start=0.2),
+            "outliers": replace(VOS, start=0.2),
         },
     ),
     "cifar10": Recipe(
@@ -56,7 +56,7 @@ PAPER: dict[str, Recipe] = {
             "kl_weight": 1e-4,
             "fi_reg_weight": 0.1,
             "fi_mod_strength": 0.1,
-            "outliers": OutlierConfig(start=0.1),
+            "outliers": VOS,
         },
     ),
 }
@@ -79,7 +79,7 @@ RELEASED: dict[str, Any] = {
     "unc_id": 0.002,
     "unc_outlier": 0.001,
     "rho": "none",
-    "outliers": OutlierConfig(covariance="per-class", draws=1000, ratio=0.3, start=0.3, ramp=0.3),
+    "outliers": replace(VOS, covariance="per-class", draws=1000, start=0.3, ramp=0.3),
 }
 
 
@@ -98,10 +98,10 @@ def gem_config(preset: str, dataset: str, *, released: bool = False) -> GEMConfi
         dataset: `mnist` or `cifar10`.
         released: also take over what the released code does differently.
     """
-    if preset not in PRESETS:
-        raise InputError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
-    config = PRESETS[preset]
+    if preset not in PAPER_PRESETS:
+        raise InputError(f"unknown preset {preset!r}; known: {', '.join(PAPER_PRESETS)}")
+    config = PAPER_PRESETS[preset]
     changes = dict(paper_recipe(dataset).gem) | (RELEASED if released else {})
-    if config.outliers.kind == "none":
+    if config.outliers.is_none:
         changes.pop("outliers")
     return replace(config, **changes)

@@ -164,6 +164,11 @@ def density(belief: Belief) -> Tensor:
     return -belief.need("log_density")
 
 
+def unfamiliarity(belief: Belief) -> Tensor:
+    """−log of the familiarity: evidence, energy and density in one number, 0 or more."""
+    return -belief.need("log_familiarity")
+
+
 _NEEDS: dict[Score, str | None] = {  # score -> the field of a belief that it cannot do without
     max_prob: None,
     entropy: None,
@@ -183,6 +188,7 @@ _NEEDS: dict[Score, str | None] = {  # score -> the field of a belief that it ca
     energy: "energy",
     logit_energy: "logits",
     density: "log_density",
+    unfamiliarity: "log_familiarity",
 }
 SCORES: dict[str, Score] = {score.__name__: score for score in _NEEDS}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,13 +22,16 @@ from gemfi.runs.folder import FILES, is_finished
 from gemfi.runs.spec import task_of
 from gemfi.runs.summary import every_score, headline, terminal
 from gemfi.runs.text import CONVENTIONS
+from gemfi.training.config import Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"
 _Whole = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=_RECIPES)]
 _Real = Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint=_RECIPES)]
 _Select = Annotated[
-    Literal["last", "best"] | None,
-    tyro.conf.arg(metavar="{last,best}", help_behavior_hint=_RECIPES),
+    Select | None, tyro.conf.arg(metavar="{last,best}", help_behavior_hint=_RECIPES)
+]
+_Schedule = Annotated[
+    Schedule | None, tyro.conf.arg(metavar="{cosine,one-cycle}", help_behavior_hint=_RECIPES)
 ]
 _Augmentation = Annotated[
     Literal["none", "standard", "daedl", "strong"] | None,
@@ -50,7 +53,8 @@ class Choices:
         backbone_options: such as width=16 dropout=0.1 spectral.kind=off.
         epochs: passes over the training data.
         batch_size: samples a step.
-        learning_rate: at the start of the cosine decay.
+        learning_rate: the largest.
+        schedule: of the learning rate.
         weight_decay: on weight matrices.
         seed: of weights and training.
         select: keep the last epoch, or the one with the best validation NLL.
@@ -68,6 +72,7 @@ class Choices:
     epochs: _Whole = None
     batch_size: _Whole = None
     learning_rate: _Real = None
+    schedule: _Schedule = None
     weight_decay: _Real = None
     seed: _Whole = None
     select: _Select = None
@@ -77,7 +82,8 @@ class Choices:
 
     def spec(self, name: str, task: Task, own: OwnData) -> RunSpec:
         """The run that was chosen."""
-        names = ("epochs", "batch_size", "learning_rate", "weight_decay", "seed", "select")
+        known = {each.name for each in fields(TrainConfig)}
+        names = [each.name for each in fields(self) if each.name in known]
         changes = {field: getattr(self, field) for field in names}
         if self.augmentation is not None:
             changes["augmentation"] = AUGMENTATIONS[self.augmentation]

@@ -6,7 +6,7 @@ from gemfi.errors import InputError
 from gemfi.methods.base import Batch, DataFacts, Head, MethodInfo, Progress
 from gemfi.methods.edl import EDL, EDLConfig
 from gemfi.methods.gem import GEM, GEMFI, GEMCore, GEMMix
-from gemfi.methods.gem_config import PRESETS, GEMConfig
+from gemfi.methods.gem_config import PAPER_PRESETS, PRESETS, GEMConfig
 from gemfi.methods.softmax import Softmax, SoftmaxConfig
 
 METHODS: dict[str, type[Head]] = {
@@ -26,6 +26,7 @@ __all__ = [
     "GEM",
     "GEMFI",
     "METHODS",
+    "PAPER_PRESETS",
     "PRESETS",
     "Batch",
     "DataFacts",

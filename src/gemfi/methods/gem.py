@@ -1,13 +1,14 @@
 """The GEM head: K Dirichlet heads, a learned energy, a per-class gate, a router, a density scaler.
 
-The flow is Algorithm 1 of the paper (`docs/mathematics.md`): E = energy(z), ŝ = σ(E),
-π = router([z, ŝ]), s = gate([z, ŝ]), u_k = h_k(z)/T, α_k = exp(clip u_k) + ε, p̂ ∝ s·Σ π_k α_k/α0_k.
+The flow (`docs/mathematics.md`): E = energy(z), ŝ = σ(E), π = router([z, ŝ]), u_k = h_k(z)/T,
+α_k = s·exp(clip u_k) + ε with the gate s, p̂ = Σ π_k α_k/α0_k. By default s = σ(−E), the probability
+of not being an outlier; the paper's gate([z, ŝ]), one value a class, is an option.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,31 +16,16 @@ from torch import Tensor, nn
 from gemfi import dirichlet, losses
 from gemfi.belief import Belief
 from gemfi.density import ClassGaussians, DensityScaler, Statistics
+from gemfi.methods import gem_terms
 from gemfi.methods.base import Batch, FeatureBatches, Head, MethodInfo, Progress
-from gemfi.methods.gem_config import PRESETS, GEMConfig
-from gemfi.methods.gem_modules import EnergyReport, Perceptron, sizes_of, unit
+from gemfi.methods.gem_config import PRESETS, GEMConfig, Space
+from gemfi.methods.gem_modules import EnergyReport, Familiarity, Parts, Perceptron, sizes_of, unit
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import OFF, Spectral
 
+_ENERGY = 1  # its place among the signs
+_ENERGY_TEMPERATURE = 0.2  # at the start: unit-norm features need a steep energy
 _PAPER = "GEM-FI: Gated Evidential Mixtures with Fisher Modulation"
-
-
-class Parts(NamedTuple):
-    """What the modules say of a batch of features, before they are put together.
-
-    `energy` (B,) and `log_gate` (B, C) are None where the switches leave them out; `logits` and
-    `log_alpha` are (B, K, C), `log_weight` (B, K). α already carries a logit or evidence gate.
-    """
-
-    energy: Tensor | None
-    log_gate: Tensor | None
-    log_weight: Tensor
-    logits: Tensor
-    log_alpha: Tensor
-
-    def rows(self, rows: slice) -> Parts:
-        """Some of the batch."""
-        return Parts(*(None if each is None else each[rows] for each in self))  # type: ignore[arg-type]
 
 
 class GEM(Head):
@@ -71,13 +57,19 @@ class GEM(Head):
             if config.has_energy
             else None
         )
-        self.gate = perceptron(signal, sizes.gate, self.num_classes) if config.core else None
+        self.gate = (
+            perceptron(signal, sizes.gate, self.num_classes)
+            if config.core and config.gate != "energy"
+            else None
+        )
         self.router = perceptron(signal, sizes.router, count) if count > 1 else None
         log_temperature = torch.tensor(math.log(config.initial_temperature))
         if config.temperature_learned:
             self.log_temperature = nn.Parameter(log_temperature)
         else:
             self.register_buffer("log_temperature", log_temperature)
+        if self.energy is not None and config.energy_scaled:
+            self.log_energy_temperature = nn.Parameter(torch.tensor(math.log(_ENERGY_TEMPERATURE)))
 
     def _build_density(self) -> None:
         config = self.config
@@ -96,6 +88,7 @@ class GEM(Head):
         if config.rho != "none":
             self.scaler = DensityScaler(config.rho, power=config.rho_power, floor=config.rho_floor)
         self.report = EnergyReport(config.energy_source)
+        self.familiarity = Familiarity(2 + (self.energy is not None))
 
     @classmethod
     def default_config(cls) -> GEMConfig:
@@ -119,22 +112,23 @@ class GEM(Head):
     # -- forward --------------------------------------------------------------------------------
 
     def embed(self, z: Tensor) -> Tensor:
-        """Unit-norm features, unless the configuration asks for raw ones."""
-        return unit(z) if self.config.feature_space == "unit" else z
+        """Features as the Dirichlet heads see them; outliers are made in this space."""
+        return _in_space(z, self.config.feature_space)
 
     def parts(self, z: Tensor) -> Parts:
         """Run every module on features (B, D)."""
         z = self.embed(z)
-        energy, signal = None, z
+        seen = _in_space(z, self.config.energy_space)
+        energy, signal = None, seen
         if self.energy is not None:
-            energy = self._squashed(self.energy(z).squeeze(1))
-            signal = torch.cat([z, torch.sigmoid(energy).unsqueeze(1)], dim=1)
+            energy = self._scaled_energy(self.energy(seen).squeeze(1))
+            signal = torch.cat([seen, torch.sigmoid(energy).unsqueeze(1)], dim=1)
         logits = self.heads(z) * torch.exp(-self.log_temperature)
         if self.router is None:
             log_weight = logits.new_zeros(logits.shape[:2])
         else:
             log_weight = torch.log_softmax(self.router(signal), dim=-1)
-        log_gate = None if self.gate is None else self._log_gate(self.gate(signal))
+        log_gate = self._log_gate(signal, energy)
         return Parts(energy, log_gate, log_weight, logits, self._log_alpha(logits, log_gate))
 
     def forward(self, z: Tensor) -> Belief:
@@ -152,10 +146,17 @@ class GEM(Head):
             parts,
             log_rho=log_rho,
             log_density=log_density,
+            log_familiarity=self.familiarity(self._signs(parts, log_density)),
             energy=energy,
             logits=parts.logits,
             extra=extra,
         )
+
+    def _signs(self, parts: Parts, log_density: Tensor | None) -> list[Tensor]:
+        """What speaks for a familiar input, each the higher the better: log α0, −E, log p(z)."""
+        ungated = -dirichlet.logit_energy(parts.logits, parts.log_weight)
+        energy = None if parts.energy is None else -parts.energy
+        return [each for each in (ungated, energy, log_density) if each is not None]
 
     def log_density(self, z: Tensor) -> Tensor:
         """Log p(z) (B,) in the density's feature space."""
@@ -165,21 +166,28 @@ class GEM(Head):
         return log_density
 
     def _density_features(self, z: Tensor) -> Tensor:
-        return unit(z) if self.config.density_space == "unit" else z
+        return _in_space(z, self.config.density_space)
 
     def _belief(self, parts: Parts, **more: Any) -> Belief:
         log_p, log_total = dirichlet.log_mean(parts.log_alpha)
         gate = parts.log_gate if self.config.gate == "prob" else None
         return Belief(log_p, parts.log_weight, log_total, gate, **more)
 
-    def _squashed(self, energy: Tensor) -> Tensor:
+    def _scaled_energy(self, energy: Tensor) -> Tensor:
+        if self.config.energy_scaled:
+            energy = energy * torch.exp(-self.log_energy_temperature)
         if self.config.energy_tanh:
             return torch.tanh(energy if self.training else energy * self.config.energy_desaturate)
         return energy
 
-    def _log_gate(self, raw: Tensor) -> Tensor:
+    def _log_gate(self, signal: Tensor, energy: Tensor | None) -> Tensor | None:
+        """Log of the gate, (B, 1) for `energy` and (B, C) for the others."""
+        if not self.config.core or energy is None:
+            return None
+        if self.gate is None:  # the energy learns from its own term, not from what it gates
+            return self.familiarity.log_membership(_ENERGY, -energy.detach()).unsqueeze(1)
         low, high = self.config.gate_low, self.config.gate_high
-        opened = torch.sigmoid(raw)
+        opened = torch.sigmoid(self.gate(signal))
         if self.config.gate_bound == "clamp":
             return opened.clamp(low, high).log()
         return torch.log(low + (high - low) * opened)
@@ -197,7 +205,7 @@ class GEM(Head):
     def _log_evidence(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
         """Log of α before ε is added."""
         clipped = logits.clamp(-self.config.clip, self.config.clip)
-        if self.config.gate == "evidence" and log_gate is not None:
+        if self.config.gate in ("energy", "evidence") and log_gate is not None:
             return clipped + log_gate.unsqueeze(1)
         return clipped
 
@@ -223,11 +231,21 @@ class GEM(Head):
             )
             inside = inside._replace(log_weight=modulated)
         log_p = self._belief(inside).log_probs()
-        terms = self._prediction_terms(inside, log_p, batch, at)
-        terms |= self._fisher_terms(inside, fisher)
-        terms |= self._energy_terms(inside, outside, batch.outlier_weight)
-        terms |= self._entropy_terms(inside, outside, log_p, batch.outlier_weight)
-        return terms
+        return {
+            **self._prediction_terms(inside, log_p, batch, at),
+            **gem_terms.fisher(self.config, inside, fisher),
+            **gem_terms.entropy(self.config, log_p),
+            **gem_terms.energy(self.config, inside),
+            **gem_terms.router(self.config, inside),
+            **self._outlier_terms(outside, batch.outlier_weight),
+        }
+
+    def _outlier_terms(self, outside: Parts | None, weight: float) -> dict[str, Tensor]:
+        if outside is None:
+            return {}
+        log_p = self._belief(outside).log_probs()
+        terms = gem_terms.on_outliers(self.config, outside, log_p)
+        return {name: weight * term for name, term in terms.items()}
 
     def _prediction_terms(
         self, inside: Parts, log_p: Tensor, batch: Batch, at: Progress
@@ -264,45 +282,6 @@ class GEM(Head):
             factor = kept * torch.exp(log_evidence - inside.log_alpha)
         return dirichlet.fisher_proxy(log_p, label.unsqueeze(1), factor)
 
-    def _fisher_terms(self, inside: Parts, fisher: Tensor | None) -> dict[str, Tensor]:
-        config = self.config
-        if fisher is None:
-            return {}
-        terms = {}
-        used = fisher.detach() if config.fi_gradient == "router" else fisher
-        if config.fi_reg:
-            terms["fisher"] = config.fi_reg_weight * losses.fisher_penalty(inside.log_weight, used)
-        if config.fi_trace:
-            terms["fisher_trace"] = config.fi_trace * used.mean()
-        return terms
-
-    def _energy_terms(
-        self, inside: Parts, outside: Parts | None, weight: float
-    ) -> dict[str, Tensor]:
-        config = self.config
-        if not config.ebm or inside.energy is None:
-            return {}
-        terms = {"energy": config.ebm_weight * losses.energy_inside(inside.energy, config.ebm_clip)}
-        if outside is not None and outside.energy is not None:
-            pushed = losses.energy_outside(outside.energy, config.ebm_margin, config.ebm_clip)
-            terms["energy_outliers"] = weight * config.ebm_outlier_weight * pushed
-        return terms
-
-    def _entropy_terms(
-        self, inside: Parts, outside: Parts | None, log_p: Tensor, weight: float
-    ) -> dict[str, Tensor]:
-        config = self.config
-        terms = {}
-        if config.unc:
-            scale = config.unc_weight
-            terms["entropy"] = scale * config.unc_id * losses.mean_entropy(log_p)
-            if outside is not None:
-                spread = losses.mean_entropy(self._belief(outside).log_probs())
-                terms["entropy_outliers"] = -weight * scale * config.unc_outlier * spread
-        if config.pi_entropy:
-            terms["router_entropy"] = -config.pi_entropy * losses.mean_entropy(inside.log_weight)
-        return terms
-
     # -- density --------------------------------------------------------------------------------
 
     def _scale_in_training(
@@ -328,8 +307,6 @@ class GEM(Head):
 
     def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
         """Fit the density on training features, ρ and the energy's range on validation features."""
-        if self.density is None and self.config.energy_source == "learned" and self.energy is None:
-            return []
         notes: list[str] = []
         if self.density is not None:
             statistics = self.density.statistics()
@@ -347,17 +324,24 @@ class GEM(Head):
         """Batch by batch, keeping a few numbers a sample."""
         densities: list[Tensor] = []
         energies: dict[str, list[Tensor]] = {}
+        signs: list[list[Tensor]] = []
         for z, _ in batches:
             parts = self.parts(z)
             log_density = None if self.density is None else self.log_density(z)
             if log_density is not None:
                 densities.append(log_density)
+            signs.append(self._signs(parts, log_density))
             found = self.report.energies(parts.energy, log_density, parts.logits, parts.log_weight)
             for name, energy in found.items():
                 energies.setdefault(name, []).append(energy)
         if self.scaler is not None:
             self.scaler.fit(torch.cat(densities) if densities else torch.empty(0))
+        self.familiarity.fit([torch.cat(each) for each in zip(*signs, strict=True)])
         self.report.fit({name: torch.cat(values) for name, values in energies.items()})
+
+
+def _in_space(z: Tensor, space: Space) -> Tensor:
+    return unit(z) if space == "unit" else z
 
 
 def _info(name: str, summary: str) -> MethodInfo:

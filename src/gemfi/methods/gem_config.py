@@ -12,10 +12,10 @@ from typing import Literal, get_args
 
 from gemfi.density import Covariance, RhoKind
 from gemfi.errors import InputError
-from gemfi.outliers import NONE, OutlierConfig
+from gemfi.outliers import NONE, VOS, OutlierConfig
 
 Space = Literal["unit", "raw"]
-GateMode = Literal["prob", "logit", "evidence"]
+GateMode = Literal["energy", "prob", "logit", "evidence"]
 EnergySource = Literal["learned", "gmm", "logits", "auto"]
 
 
@@ -33,21 +33,27 @@ class GEMConfig:
         ebm: switch EBM, the energy terms.
         unc: switch UNC, the entropy terms.
         num_components: K.
-        sizes: module sizes: `paper` (heads D-128-C, energy D-64-1, gate and router D+1-64-·; they
-            match the paper's parameter counts) or `released` (the much larger ones of its code).
+        sizes: module sizes: `linear` heads (energy D-64-1, gate and router D+1-64-·), `paper`
+            (the same with heads D-128-C; they match the paper's parameter counts) or `released`
+            (the much larger ones of its code).
         dropout: rate inside the head's modules.
         spectral: `soft` or `hard` normalisation, to norm 1.
-        feature_space: heads, energy, gate and router see `unit`-norm or `raw` features.
+        feature_space: heads see `unit`-norm or `raw` features.
+        energy_space: energy, gate and router see `unit`-norm features, or those of the heads
+            (`raw`).
         temperature: initial T of u = h(z)/T; None means 0.2 for unit-norm features, 1 for raw.
         temperature_learned: whether log T is a parameter (without weight decay).
         clip: τ, logits are clipped to ±τ before the exponential.
         epsilon: ε of α = exp(u) + ε.
-        gate: where the gate acts: on probabilities (`prob`, the paper's equations; a common scale
-            cancels), on `logit`s (the released CORE) or on `evidence` (α_c·s_c, changes α0).
+        gate: what the gate is and where it acts. `energy`: α·σ(−E), nothing to learn, and p̂ stays
+            as it is. A learned gate for each class acts on probabilities (`prob`, the paper's
+            equations; a common scale cancels), on `logit`s (the released CORE) or on `evidence`
+            (α_c·s_c, changes α0).
         gate_low: s_min.
         gate_high: s_max.
         gate_bound: `sigmoid` maps smoothly into the bounds, `clamp` cuts a sigmoid off at them
             (the released code; no gradient outside).
+        energy_scaled: the energy has a learned temperature of its own.
         energy_tanh: squash the energy by tanh.
         energy_desaturate: with tanh, the factor on its argument in evaluation.
         energy_source: which energy the belief reports: `learned`, `gmm` (−log p(z)), `logits`, or
@@ -71,7 +77,11 @@ class GEMConfig:
         unc_weight: λ_UNC.
         unc_id: β_id on the entropy of ID predictions.
         unc_outlier: β_ood on the entropy of predictions on outliers.
-        pi_entropy: weight on −H(π), against the router's collapse.
+        pi_entropy: weight on −H(π), each input's, against the router's collapse.
+        pi_balance: weight on −H of the batch's mean π, which asks for heads that are used and
+            leaves the router free to tell inputs apart.
+        repulsion: weight on minus the Jensen-Shannon divergence of the heads on outliers, so that
+            they part where there are no data.
         rho: the density scaler: `standardised`, `minmax`, `raw` or `none`.
         rho_power: γ.
         rho_floor: smallest ρ.
@@ -84,7 +94,7 @@ class GEMConfig:
             both is absent.
     """
 
-    sn: bool = True
+    sn: bool = False
     core: bool = True
     mix: bool = True
     fi_reg: bool = True
@@ -93,19 +103,21 @@ class GEMConfig:
     unc: bool = True
 
     num_components: int = 3
-    sizes: Literal["paper", "released"] = "paper"
+    sizes: Literal["linear", "paper", "released"] = "linear"
     dropout: float = 0.03
     spectral: Literal["soft", "hard"] = "soft"
-    feature_space: Space = "unit"
+    feature_space: Space = "raw"
+    energy_space: Space = "unit"
     temperature: float | None = None
     temperature_learned: bool = True
     clip: float = 10.0
     epsilon: float = 1e-8
 
-    gate: GateMode = "prob"
+    gate: GateMode = "energy"
     gate_low: float = 0.1
     gate_high: float = 0.9
     gate_bound: Literal["sigmoid", "clamp"] = "sigmoid"
+    energy_scaled: bool = True
     energy_tanh: bool = False
     energy_desaturate: float = 0.5
     energy_source: EnergySource = "learned"
@@ -121,21 +133,23 @@ class GEMConfig:
     fi_clip: bool = False
     fi_trace: float = 0.0
     fi_smoothing: float = 1e-4
-    ebm_weight: float = 0.01
+    ebm_weight: float = 0.1
     ebm_outlier_weight: float = 0.1
-    ebm_margin: float = 3.0
+    ebm_margin: float = 0.0
     ebm_clip: float | None = None
     unc_weight: float = 0.1
     unc_id: float = 0.1
     unc_outlier: float = 0.1
     pi_entropy: float = 0.0
+    pi_balance: float = 0.0
+    repulsion: float = 0.0
 
     rho: RhoKind = "standardised"
     rho_power: float = 1.2
     rho_floor: float = 1e-3
     rho_refit: float = 0.0
     density_space: Space = "unit"
-    density_covariance: Covariance = "class"
+    density_covariance: Covariance = "tied"
     density_shrinkage: float = 0.3
 
     outliers: OutlierConfig = field(default_factory=OutlierConfig)
@@ -181,7 +195,7 @@ class GEMConfig:
     @property
     def takes_outliers(self) -> bool:
         """Whether a term with an outlier half is on."""
-        return self.ebm or self.unc
+        return self.ebm or self.unc or (self.repulsion > 0 and self.components > 1)
 
     @property
     def used_outliers(self) -> OutlierConfig:
@@ -203,7 +217,7 @@ class GEMConfig:
     def notes(self) -> list[str]:
         """What this configuration leaves out, in plain words."""
         notes = []
-        if self.used_outliers.kind == "none":
+        if self.used_outliers.is_none:
             if self.ebm:
                 notes.append("no outliers: the EBM term only pulls the energy of ID features down")
             if self.unc:
@@ -222,9 +236,10 @@ class GEMConfig:
 
 
 _CHOICES = {
-    "sizes": ("paper", "released"),
+    "sizes": ("linear", "paper", "released"),
     "spectral": ("soft", "hard"),
     "feature_space": get_args(Space),
+    "energy_space": get_args(Space),
     "gate": get_args(GateMode),
     "gate_bound": ("sigmoid", "clamp"),
     "energy_source": get_args(EnergySource),
@@ -239,12 +254,15 @@ _CHOICES = {
 }
 
 
+_NOT_NEGATIVE = ("_weight", "_strength", "_entropy", "_trace", "_balance", "repulsion")
+
+
 def _check_numbers(config: GEMConfig) -> None:
     for each in fields(config):
         value = getattr(config, each.name)
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{each.name} must be finite, got {value}")
-        if each.name.endswith(("_weight", "_strength", "_entropy", "_trace")) and value < 0:
+        if each.name.endswith(_NOT_NEGATIVE) and value < 0:
             raise InputError(f"{each.name} must be at least 0, got {value}")
     if not isinstance(config.num_components, int):
         raise InputError(f"num_components must be an integer, got {config.num_components!r}")
@@ -258,6 +276,28 @@ def _check_choices(config: GEMConfig) -> None:
 
 
 _FI = GEMConfig()
-_MIX = replace(_FI, fi_reg=False, fi_mod=False, ebm=False, unc=False, outliers=NONE)
+_MIX = replace(_FI, fi_reg=False, fi_mod=False, unc=False)
 _CORE = replace(_MIX, mix=False)
 PRESETS: dict[str, GEMConfig] = {"gem-core": _CORE, "gem-mix": _MIX, "gem-fi": _FI}
+"""The defaults, each choice with its trials in `docs/findings.md`."""
+
+_PAPER_FI = GEMConfig(
+    sn=True,
+    sizes="paper",
+    feature_space="unit",
+    gate="prob",
+    energy_scaled=False,
+    ebm_weight=0.01,
+    ebm_outlier_weight=0.1,
+    ebm_margin=3.0,
+    density_covariance="class",
+    outliers=VOS,
+)
+_PAPER_MIX = replace(_PAPER_FI, fi_reg=False, fi_mod=False, ebm=False, unc=False, outliers=NONE)
+_PAPER_CORE = replace(_PAPER_MIX, mix=False)
+PAPER_PRESETS: dict[str, GEMConfig] = {
+    "gem-core": _PAPER_CORE,
+    "gem-mix": _PAPER_MIX,
+    "gem-fi": _PAPER_FI,
+}
+"""The paper's equations, as far as they can be followed."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi import dirichlet
+from gemfi.density import membership
+from gemfi.fitted import Fitted
 from gemfi.methods.gem_config import EnergySource
 from gemfi.spectral import Linear, Spectral
 
@@ -35,6 +37,7 @@ class Sizes:
 
 
 _SIZES = {
+    "linear": Sizes(heads=(), energy=(64,), gate=(64,), router=(64,)),
     "paper": Sizes(heads=(128,), energy=(64,), gate=(64,), router=(64,)),
     "released": Sizes(
         heads=(512, 256),
@@ -46,9 +49,27 @@ _SIZES = {
 }
 
 
-def sizes_of(name: Literal["paper", "released"]) -> Sizes:
+def sizes_of(name: Literal["linear", "paper", "released"]) -> Sizes:
     """The module sizes by name."""
     return _SIZES[name]
+
+
+class Parts(NamedTuple):
+    """What the modules say of a batch of features, before they are put together.
+
+    `energy` (B,) and `log_gate` (B, C) are None where the switches leave them out; `logits` and
+    `log_alpha` are (B, K, C), `log_weight` (B, K). α already carries a logit or evidence gate.
+    """
+
+    energy: Tensor | None
+    log_gate: Tensor | None
+    log_weight: Tensor
+    logits: Tensor
+    log_alpha: Tensor
+
+    def rows(self, rows: slice) -> Parts:
+        """Some of the batch."""
+        return Parts(*(None if each is None else each[rows] for each in self))  # type: ignore[arg-type]
 
 
 class Perceptron(nn.Module):
@@ -89,6 +110,45 @@ class Perceptron(nn.Module):
                     x = self.norms[index](x)
                 x = self.dropout(functional.leaky_relu(x, 0.1))
         return x
+
+
+class Familiarity(Fitted):
+    """How well an input fits what the model knows: log of a product of memberships.
+
+    Each sign x_j (log evidence, −energy, log density; the higher the more familiar) becomes a
+    membership σ((x_j − a_j)/b_j) that is 1/2 at the lowest twentieth of ID data and 0.9 at their
+    median. So every sign counts in units of its own spread on ID data; one that is within its usual
+    range says nothing, and any one that is far out is enough.
+
+    Args:
+        signs: how many, at most; fewer are fine where a part is absent.
+    """
+
+    location: Tensor
+    scale: Tensor
+
+    def __init__(self, signs: int) -> None:
+        super().__init__()
+        self.register_buffer("location", torch.zeros(signs))
+        self.register_buffer("scale", torch.ones(signs))
+
+    @torch.no_grad()
+    def fit(self, signs: list[Tensor]) -> None:
+        """Set location and scale of each sign from its values (N,) on ID data."""
+        for index, values in enumerate(signs):
+            location, scale = membership(values)
+            self.location[index], self.scale[index] = location, scale
+        self.mark_fitted()
+
+    def forward(self, signs: list[Tensor]) -> Tensor | None:
+        """Log familiarity (B,), at most 0; None before it is fitted."""
+        if not self.fitted:
+            return None
+        return torch.stack([self.log_membership(j, x) for j, x in enumerate(signs)]).sum(dim=0)
+
+    def log_membership(self, index: int, sign: Tensor) -> Tensor:
+        """Log σ((x − a)/b) (B,) of one sign; before it is fitted, of x itself."""
+        return functional.logsigmoid((sign - self.location[index]) / self.scale[index])
 
 
 class EnergyReport(nn.Module):

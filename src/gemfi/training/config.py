@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from gemfi.data.augmentation import Augmentation
 from gemfi.errors import InputError
 
+Schedule = Literal["cosine", "one-cycle"]
+Select = Literal["last", "best"]
+_RISE = 0.3  # share of a one-cycle run before its peak
+_FIRST = 1 / 25  # of the peak, at its start
+
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """AdamW with one cosine decay over all steps.
+    """AdamW, with a learning rate that ends at zero.
 
     Attributes:
         epochs: passes over the training data.
         batch_size: samples a step.
-        learning_rate: at the start; it falls to zero by half a cosine.
+        learning_rate: the largest.
+        schedule: `cosine` falls from it to zero by half a cosine; `one-cycle` first rises to it,
+            over three tenths of training, from a twenty-fifth of it, also along a cosine.
         weight_decay: on weight matrices; never on biases, norms or the temperature.
         clip_norm: largest norm of the gradient.
         seed: of shuffling, dropout, outliers and augmentation.
@@ -31,17 +38,18 @@ class TrainConfig:
     epochs: int = 20
     batch_size: int = 128
     learning_rate: float = 1e-3
+    schedule: Schedule = "cosine"
     weight_decay: float = 1e-4
     clip_norm: float = 1.0
     seed: int = 0
-    select: Literal["last", "best"] = "last"
+    select: Select = "last"
     bf16: bool = False
     checkpoint_steps: int | None = None
     augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
+        for name in ("epochs", "batch_size", "checkpoint_steps"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("learning_rate", "clip_norm"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
@@ -50,10 +58,10 @@ class TrainConfig:
             raise InputError(f"seed must lie in 0 to 2**63 - 2, got {self.seed}")
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
             raise InputError(f"weight_decay must be at least 0, got {self.weight_decay}")
-        if self.select not in ("last", "best"):
-            raise InputError(f"select must be last or best, got {self.select!r}")
-        if self.checkpoint_steps is not None and self.checkpoint_steps < 1:
-            raise InputError(f"checkpoint_steps must be at least 1, got {self.checkpoint_steps}")
+        for name, kind in (("schedule", Schedule), ("select", Select)):
+            if getattr(self, name) not in get_args(kind):
+                known = " or ".join(get_args(kind))
+                raise InputError(f"{name} must be {known}, got {getattr(self, name)!r}")
         if not isinstance(self.augmentation, Augmentation):
             raise InputError(
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "
@@ -62,4 +70,13 @@ class TrainConfig:
 
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""
-        return 0.5 * self.learning_rate * (1 + math.cos(math.pi * fraction))
+        if self.schedule == "cosine":
+            return self.learning_rate * _fall(fraction)
+        if fraction < _RISE:
+            return self.learning_rate * (1 - (1 - _FIRST) * _fall(fraction / _RISE))
+        return self.learning_rate * _fall((fraction - _RISE) / (1 - _RISE))
+
+
+def _fall(fraction: float) -> float:
+    """From 1 to 0 along half a cosine."""
+    return 0.5 * (1 + math.cos(math.pi * fraction))

@@ -165,7 +165,7 @@ class _Trainer:
 
     def _check_outliers(self) -> None:
         head = self.model.head
-        if self.step.outliers.kind != "none" and not head.takes_outliers:
+        if not self.step.outliers.is_none and not head.takes_outliers:
             raise InputError(f"{head.info.name} has no loss term on outliers: leave outliers= out")
         wants = self.step.outliers.kind == "auxiliary"
         if wants and self.auxiliary is None:

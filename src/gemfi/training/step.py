@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gemfi.methods.base import Batch, Progress
 from gemfi.model import Model, check_width
-from gemfi.outliers import OutlierConfig, synthesiser
+from gemfi.outliers import OutlierConfig, scramble, synthesiser
 
 
 class NonFiniteFeaturesError(ArithmeticError):
@@ -43,17 +43,23 @@ class TrainingStep(nn.Module):
         generator: torch.Generator,
     ) -> dict[str, Tensor]:
         """The terms of the loss on inputs x with labels y and, perhaps, auxiliary outliers."""
-        inputs = x if auxiliary is None else torch.cat([x, auxiliary])
+        weight = at.ramp(self.outliers.start, self.outliers.ramp)
+        extra = [] if auxiliary is None else [auxiliary]
+        if weight > 0 and self.outliers.scrambled:
+            made = scramble(x, y, round(self.outliers.scrambled * len(x)), generator)
+            extra += [] if made is None else [made]
+        inputs = torch.cat([x, *extra]) if extra else x
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
             z = self.model.features(inputs)
         check_width(z, self.model.head.num_features)
         if not bool(torch.isfinite(z).all()):
             raise NonFiniteFeaturesError
-        inside, outside = z[: len(x)], z[len(x) :]
-        weight = at.ramp(self.outliers.start, self.outliers.ramp)
-        outliers = None if auxiliary is None else outside
+        inside = z[: len(x)]
+        outliers = [self.model.head.embed(z[len(x) :])] if extra else []
         if self.synthesiser is not None:
             seen = self.model.head.embed(inside.detach())
             self.synthesiser.observe(seen, y)
-            outliers = self.synthesiser.sample(seen, y, generator) if weight > 0 else None
-        return self.model.head.objective(Batch(inside, y, outliers, weight), at)
+            made = self.synthesiser.sample(seen, y, generator) if weight > 0 else None
+            outliers += [] if made is None else [made]
+        outside = torch.cat(outliers) if outliers else None
+        return self.model.head.objective(Batch(inside, y, outside, weight), at)

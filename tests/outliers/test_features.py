@@ -1,27 +1,21 @@
-"""Virtual outliers against numpy, `torch.distributions` and a queue kept in plain Python."""
+"""Outliers in feature space against numpy, scipy, `torch.distributions` and plain Python."""
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from gemfi.errors import InputError
-from gemfi.outliers import (
-    NONE,
-    VOS,
-    Between,
-    Noise,
-    OutlierConfig,
-    Synthesiser,
-    synthesiser,
-)
+from gemfi import outliers as package
+from gemfi.outliers import OutlierConfig, Synthesiser, synthesiser
+from gemfi.outliers.features import VOS, Between, Halo, Noise
 
 CLASSES, FEATURES = 3, 4
 
@@ -43,8 +37,14 @@ def features(count: int, classes: int = CLASSES, seed: int = 0) -> tuple[Tensor,
 
 
 def vos(classes: int = CLASSES, **options: Any) -> VOS:
-    found = synthesiser(OutlierConfig(**options), classes, FEATURES)
+    found = synthesiser(replace(package.VOS, **options), classes, FEATURES)
     assert isinstance(found, VOS)
+    return found
+
+
+def halo(num_features: int = FEATURES, classes: int = CLASSES, **options: Any) -> Halo:
+    found = synthesiser(OutlierConfig(kind="halo", **options), classes, num_features)
+    assert isinstance(found, Halo)
     return found
 
 
@@ -65,6 +65,160 @@ def gaussians(
         mean = torch.tensor(each.mean(axis=0))
         found.append(MultivariateNormal(mean, covariance_matrix=torch.tensor(own)))
     return found
+
+
+# ---------------------------------------------------------------- halo
+
+
+def within(z: Tensor, y: Tensor) -> float:
+    """Unbiased variance within classes on the unit sphere, a coordinate's mean, by numpy."""
+    unit = z.numpy().astype(np.float64)
+    unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
+    rows = [unit[y.numpy() == label] for label in y.unique().tolist()]
+    squares = sum(len(each) * np.var(each, axis=0).sum() for each in rows)
+    return float(squares / (len(z) - len(rows)) / z.shape[1])
+
+
+def opposed(num_features: int) -> tuple[Tensor, Tensor]:
+    """Two opposite classes that spread along the first coordinate alone."""
+    z = torch.full((400, num_features), 1.0)
+    y = torch.arange(400) % 2
+    z[y == 1] *= -1
+    z[:, 0] += torch.randn(400, generator=seeded(5))
+    return z, y
+
+
+def around(point: Tensor, found: Halo) -> Tensor:
+    """Noise around one point, so that mixtures are that point too, in units of its length."""
+    outliers = found.sample(point.expand(400, -1), torch.arange(400) % 2, seeded())
+    return (outliers - point).double() / point.double().norm()
+
+
+class TestHaloSpread:
+    @pytest.mark.parametrize("count", [5, 60])
+    def test_is_numpys_pooled_variance(self, count: int) -> None:
+        z, y = features(count)
+        y[0] = 4  # class 4 has one sample, class 3 none
+        found = halo(classes=5)
+        found.observe(z, y)
+        assert found.spread.item() == pytest.approx(within(z, y), rel=1e-4)
+
+    def test_is_the_mean_of_fifty_batches_and_then_follows(self) -> None:
+        found = halo()
+        batches = [features(8, seed=step) for step in range(70)]
+        each = [within(z, y) for z, y in batches]
+        for z, y in batches[:50]:
+            found.observe(z, y)
+        assert found.spread.item() == pytest.approx(np.mean(each[:50]), rel=1e-4)
+        expected = np.mean(each[:50])
+        for (z, y), variance in zip(batches[50:], each[50:], strict=True):
+            found.observe(z, y)
+            expected = 0.98 * expected + 0.02 * variance
+        assert found.spread.item() == pytest.approx(expected, rel=1e-4)
+
+    def test_a_batch_in_which_every_class_occurs_once_says_nothing(self) -> None:
+        z, y = torch.randn(CLASSES, FEATURES), torch.arange(CLASSES)
+        found = halo()
+        found.observe(z, y)
+        assert found.sample(z, y, seeded()) is None
+        found.observe(*features(30))
+        before = {name: buffer.clone() for name, buffer in found.named_buffers()}
+        found.observe(z, y)
+        found.observe(z[:0], y[:0])
+        for name, buffer in found.named_buffers():
+            assert torch.equal(buffer, before[name]), name
+
+    def test_observing_does_not_keep_the_graph(self) -> None:
+        z, y = features(20)
+        found = halo()
+        found.observe(z.requires_grad_(), y)
+        assert not found.spread.requires_grad
+        assert not found.sample(z, y, seeded()).requires_grad
+
+    def test_state_dict_goes_on_identically(self) -> None:
+        first, second = halo(), halo()
+        for step in range(7):
+            first.observe(*features(9, seed=step))
+        second.load_state_dict(first.state_dict())
+        for step in range(7, 12):
+            z, y = features(9, seed=step)
+            assert torch.equal(first.sample(z, y, seeded(step)), second.sample(z, y, seeded(step)))
+            first.observe(z, y)
+            second.observe(z, y)
+        for name, buffer in first.named_buffers():
+            assert torch.equal(buffer, second.get_buffer(name)), name
+
+
+class TestHaloSample:
+    @pytest.mark.parametrize(("near", "far"), [(0.5, 3.0), (2.0, 2.0)])
+    def test_length_is_near_to_far_times_the_spread(self, near: float, far: float) -> None:
+        """Per coordinate, relative to the feature; it is nearly sure where there are many."""
+        z, y = opposed(2048)
+        found = halo(2048, near=near, far=far)
+        found.observe(z, y)
+        noise = around(torch.full((2048,), 0.3), found)
+        length = noise.square().mean(dim=1).sqrt() / within(z, y) ** 0.5
+        assert length.min() > 0.92 * near
+        assert length.max() < 1.08 * far
+        if far > near:  # log-uniform between them
+            law = stats.uniform(np.log(near), np.log(far / near))
+            assert stats.kstest(length.log().numpy(), law.cdf).pvalue > 0.05
+
+    def test_noise_leaves_in_every_direction(self) -> None:
+        """Also in those that the features do not spread along."""
+        z, y = opposed(8)
+        found = halo(8, near=1.0, far=1.0, ratio=10.0)
+        found.observe(z, y)
+        noise = around(torch.arange(8.0), found) / within(z, y) ** 0.5
+        np.testing.assert_allclose(np.cov(noise.numpy(), rowvar=False), np.eye(8), atol=0.1)
+        np.testing.assert_allclose(noise.mean(dim=0), np.zeros(8), atol=0.05)
+
+    def test_follows_the_length_of_the_features(self) -> None:
+        """Their lengths play no part in the spread, and outliers grow with them."""
+        z, y = features(40)
+        first, second = halo(), halo()
+        first.observe(z, y)
+        second.observe(z * torch.linspace(0.1, 10, 40)[:, None], y)
+        torch.testing.assert_close(first.spread, second.spread)
+        grown = second.sample(8 * z, y, seeded())
+        torch.testing.assert_close(grown, 8 * first.sample(z, y, seeded()))
+
+    def test_is_a_feature_or_a_mixture_of_two(self) -> None:
+        found = halo(32, near=1e-6, far=1e-6, ratio=30.0)
+        z, y = torch.eye(32), torch.arange(32) % CLASSES  # an outlier shows its parents
+        found.observe(z, y)
+        outliers = found.sample(z, y, seeded())
+        parents = (outliers > 1e-4).sum(dim=1)
+        assert set(parents.tolist()) == {1, 2}
+        np.testing.assert_allclose(outliers.sum(dim=1), np.ones(960), atol=1e-4)
+        assert (parents == 2).float().mean().item() == pytest.approx(0.5 * 31 / 32, abs=0.05)
+        smaller = outliers[parents == 2].topk(2).values[:, 1].numpy()
+        assert smaller.max() <= 0.5
+        assert stats.kstest(smaller, stats.uniform(0, 0.5).cdf).pvalue > 0.05
+        whole = outliers[parents == 1].argmax(dim=1)
+        assert whole.unique().numel() == 32  # any feature can be one
+
+    def test_none_before_a_batch_was_observed(self) -> None:
+        z, y = features(30)
+        found = halo()
+        assert found.sample(z, y, seeded()) is None
+        found.observe(z, y)
+        assert found.sample(z, y, seeded()) is not None
+
+    @pytest.mark.parametrize(("ratio", "made"), [(0.3, 12), (1.0, 40), (2.5, 100), (0.001, 1)])
+    def test_how_many(self, ratio: float, made: int) -> None:
+        found = halo(ratio=ratio)
+        z, y = features(40)
+        found.observe(z, y)
+        assert found.sample(z, y, seeded()).shape == (made, FEATURES)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+    def test_keeps_the_type_of_the_features(self, dtype: torch.dtype) -> None:
+        z, y = features(40)
+        found = halo()
+        found.observe(z.to(dtype), y)
+        assert found.sample(z.to(dtype), y, seeded()).dtype == dtype
+        assert found.spread.dtype == torch.float32
 
 
 # ---------------------------------------------------------------- VOS: fit and tail
@@ -321,7 +475,7 @@ class TestBetween:
 # ---------------------------------------------------------------- all of them
 
 
-@pytest.mark.parametrize("kind", ["vos", "noise", "between"])
+@pytest.mark.parametrize("kind", ["halo", "vos", "noise", "between"])
 def test_the_generator_decides(kind: Any) -> None:
     z, y = features(50)
     found = synthesiser(OutlierConfig(kind=kind), CLASSES, FEATURES)
@@ -336,38 +490,21 @@ def test_the_generator_decides(kind: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("vos", VOS), ("noise", Noise), ("between", Between), ("none", None), ("auxiliary", None)],
+    [
+        ("halo", Halo),
+        ("vos", VOS),
+        ("noise", Noise),
+        ("between", Between),
+        ("none", None),
+        ("auxiliary", None),
+    ],
 )
 def test_synthesiser(kind: Any, expected: type[Synthesiser] | None) -> None:
     found = synthesiser(OutlierConfig(kind=kind), CLASSES, FEATURES)
     assert found is None if expected is None else type(found) is expected
 
 
-def test_none_is_no_outliers() -> None:
-    assert NONE.kind == "none"
-
-
 @pytest.mark.parametrize(("ratio", "count", "wanted"), [(0.3, 128, 38), (0.3, 1, 1), (2.0, 5, 10)])
 def test_wanted(ratio: float, count: int, wanted: int) -> None:
     found = Synthesiser(OutlierConfig(ratio=ratio), CLASSES, FEATURES)
     assert found.wanted(torch.zeros(count, FEATURES)) == wanted
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kind": "mixup"}, "one of none, vos, noise, between, auxiliary, got 'mixup'"),
-        ({"covariance": "tied"}, "shared or per-class, got 'tied'"),
-        ({"queue": 1}, "queue >= 2, .* got 1, 500, 0.3 and 3.0"),
-        ({"draws": 0}, "draws >= 1, .* got 500, 0, 0.3 and 3.0"),
-        ({"ratio": 0.0}, "ratio > 0 .* got 500, 500, 0.0 and 3.0"),
-        ({"ratio": math.nan}, "ratio > 0"),
-        ({"scale": 0.0}, "scale > 0, got 500, 500, 0.3 and 0.0"),
-        ({"start": 1.0}, r"start in \[0, 1\) .* got 1.0 and 0.1"),
-        ({"start": -0.1}, "got -0.1 and 0.1"),
-        ({"ramp": 1.5}, r"ramp in \[0, 1\] .* got 0.1 and 1.5"),
-    ],
-)
-def test_configuration_errors(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        OutlierConfig(**options)

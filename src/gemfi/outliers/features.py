@@ -1,69 +1,19 @@
-"""Virtual outliers: feature vectors that teach a model where its support ends.
+"""Outliers in feature space: a `Synthesiser` watches the features of a run and makes them.
 
-A `Synthesiser` watches the features of a run and makes outliers from them, in the space that the
-heads see. Nothing here ever reads a test set; `auxiliary` outliers come from a split with the role
-of that name. `METHODS`' heads receive them as `Batch.outliers`, whatever their kind.
+To add a kind, write a class and list it in `SYNTHESISERS`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from gemfi.errors import InputError
+from gemfi.outliers.config import OutlierConfig
 
-Kind = Literal["none", "vos", "noise", "between", "auxiliary"]
-
-
-@dataclass(frozen=True)
-class OutlierConfig:
-    """Which outliers, how many, and from when on.
-
-    Attributes:
-        kind: `none`; `vos`, the low-density tail of class-conditional Gaussians; `noise`, a
-            feature plus Gaussian noise; `between`, a mixture of two features of different
-            classes; `auxiliary`, real inputs from a split with that role.
-        covariance: for `vos`, `shared` by the classes or `per-class`.
-        queue: features kept for each class.
-        draws: for `vos`, samples drawn for each class, of which the least likely are kept.
-        ratio: outliers for each ID sample of a batch.
-        scale: for `noise`, the standard deviation in units of the features' own mean spread.
-        start: fraction of training before the first outliers.
-        ramp: fraction of training over which their loss weight rises from 0 to 1.
-    """
-
-    kind: Kind = "vos"
-    covariance: Literal["shared", "per-class"] = "shared"
-    queue: int = 500
-    draws: int = 500
-    ratio: float = 0.3
-    scale: float = 3.0
-    start: float = 0.1
-    ramp: float = 0.1
-
-    def __post_init__(self) -> None:
-        kinds = ("none", "vos", "noise", "between", "auxiliary")
-        if self.kind not in kinds:
-            raise InputError(f"outliers must be one of {', '.join(kinds)}, got {self.kind!r}")
-        if self.covariance not in ("shared", "per-class"):
-            raise InputError(f"covariance must be shared or per-class, got {self.covariance!r}")
-        if self.queue < 2 or self.draws < 1 or not (self.ratio > 0 and self.scale > 0):
-            raise InputError(
-                "outliers need queue >= 2, draws >= 1, ratio > 0 and scale > 0, got "
-                f"{self.queue}, {self.draws}, {self.ratio} and {self.scale}"
-            )
-        if not (0 <= self.start < 1 and 0 <= self.ramp <= 1):
-            raise InputError(
-                "outlier start in [0, 1) and ramp in [0, 1] are fractions of training, got "
-                f"{self.start} and {self.ramp}"
-            )
-
-
-NONE = OutlierConfig(kind="none")
+_HALO_MEMORY = 50  # batches
 
 
 class Synthesiser(nn.Module):
@@ -89,6 +39,61 @@ class Synthesiser(nn.Module):
     def wanted(self, z: Tensor) -> int:
         """How many outliers go with a batch."""
         return max(1, round(self.config.ratio * len(z)))
+
+
+class Halo(Synthesiser):
+    """A feature, or a mixture of two, plus noise in every direction at the features' own scale.
+
+    ID features vary in a few directions of their space and real outliers leave them, so noise that
+    is the same in every direction goes where outliers are. All is done on the unit sphere and
+    scaled back, so that lengths of features play no part. The noise has a standard deviation of c
+    times the root mean square deviation of a coordinate within classes, with c log-uniform between
+    `near` and `far`: the nearest touch the data, the farthest are well outside.
+    """
+
+    spread: Tensor
+    batches: Tensor
+
+    def __init__(self, config: OutlierConfig, num_classes: int, num_features: int) -> None:
+        super().__init__(config, num_classes, num_features)
+        self.register_buffer("spread", torch.zeros(()))  # mean variance within classes
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def observe(self, z: Tensor, y: Tensor) -> None:
+        """Follow the variance within classes, over about fifty batches."""
+        z = functional.normalize(z, dim=1)
+        member = functional.one_hot(y, self.num_classes).to(z.dtype)  # (B, C)
+        counts = member.sum(dim=0)
+        mean = member.T @ z / counts.clamp_min(1)[:, None]
+        free = len(z) - int((counts > 0).sum())  # degrees of freedom
+        if free < 1:
+            return
+        variance = (z - mean[y]).square().sum() / (free * self.num_features)
+        self.batches += 1
+        self.spread += (variance - self.spread) / self.batches.clamp_max(_HALO_MEMORY)
+
+    @torch.no_grad()
+    def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
+        """Perturb features and mixtures of the batch; None before a spread is known."""
+        if self.batches == 0:
+            return None
+        shape = (self.wanted(z), 1)
+
+        def uniform() -> Tensor:
+            return torch.rand(shape, generator=generator, dtype=z.dtype)
+
+        def some() -> Tensor:
+            return z[torch.randint(len(z), shape[:1], generator=generator)]
+
+        first, second = some(), some()
+        share = torch.where(uniform() < 0.5, 0.5 * uniform(), 0.0)
+        near, far = math.log(self.config.near), math.log(self.config.far)
+        length = torch.exp(near + (far - near) * uniform())
+        noise = torch.randn(first.shape, generator=generator, dtype=z.dtype)
+        base = torch.lerp(first, second, share)
+        size: Tensor = torch.linalg.vector_norm(base, dim=1, keepdim=True)
+        return torch.addcmul(base, size * length * self.spread.sqrt(), noise)
 
 
 class Noise(Synthesiser):
@@ -198,7 +203,12 @@ class VOS(Synthesiser):
         return (self.mean[present][:, None] + noise @ factor.transpose(1, 2)).flatten(0, 1)
 
 
-SYNTHESISERS: dict[str, type[Synthesiser]] = {"vos": VOS, "noise": Noise, "between": Between}
+SYNTHESISERS: dict[str, type[Synthesiser]] = {
+    "halo": Halo,
+    "vos": VOS,
+    "noise": Noise,
+    "between": Between,
+}
 
 
 def synthesiser(config: OutlierConfig, num_classes: int, num_features: int) -> Synthesiser | None:

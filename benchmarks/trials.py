@@ -1,0 +1,313 @@
+"""Trials of methods on validation data: the evidence behind the defaults (docs/findings.md).
+
+A trial is a budget, a variant and a seed. It trains, looks at validation and OOD-validation data
+and at nothing else, and appends one line to the records; a trial that is there is not run again.
+
+    python benchmarks/trials.py digits --variants softmax gem-fi --seeds 0 1 2
+    python benchmarks/trials.py cifar10-small --show
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gemfi import diagnostics, metrics, scores
+from gemfi.belief import Belief
+from gemfi.data import TASKS, Split, Task
+from gemfi.data.augmentation import AUGMENTATIONS
+from gemfi.density import ClassGaussians
+from gemfi.methods import METHODS
+from gemfi.methods.gem_config import PAPER_PRESETS
+from gemfi.methods.gem_modules import unit
+from gemfi.model import Model, build_model
+from gemfi.runs.plain import with_settings
+from gemfi.spectral import OFF
+from gemfi.training import TrainConfig, fit
+
+RECORDS = Path(__file__).parent.parent / "docs" / "records" / "trials.jsonl"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Data, network and training of a trial."""
+
+    task: str
+    backbone: str
+    options: Mapping[str, Any]
+    train: TrainConfig
+    images: int | None = None  # of the training split; None for all
+
+
+_MNIST = TrainConfig(epochs=5, batch_size=128, learning_rate=1e-3)
+_CIFAR = TrainConfig(
+    epochs=10,
+    batch_size=128,
+    learning_rate=4e-3,
+    schedule="one-cycle",
+    weight_decay=0.05,
+    augmentation=AUGMENTATIONS["standard"],
+)
+BUDGETS = {
+    "digits": Budget(
+        "digits",
+        "convnet",
+        {"size": 8, "channels": 32},
+        TrainConfig(epochs=20, batch_size=32, learning_rate=5e-3),
+    ),
+    "two-moons": Budget(
+        "two-moons",
+        "mlp",
+        {"in_features": 2, "width": 64},
+        TrainConfig(epochs=40, batch_size=64, learning_rate=2e-3),
+    ),
+    "line": Budget(
+        "line",
+        "mlp",
+        {"in_features": 1, "width": 64},
+        TrainConfig(epochs=60, batch_size=64, learning_rate=2e-3),
+    ),
+    "mnist-small": Budget("mnist", "convnet", {}, replace(_MNIST, epochs=3), 12_000),
+    "mnist": Budget("mnist", "convnet", {}, _MNIST),
+    "cifar10-small": Budget("cifar10", "resnet18", {"width": 8}, replace(_CIFAR, epochs=8), 15_000),
+    "cifar10": Budget("cifar10", "resnet18", {"width": 16}, _CIFAR),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with changes to its configuration."""
+
+    method: str
+    changes: tuple[str, ...] = ()
+    paper: bool = False  # start from the paper's configuration and not from the default one
+    spectral: bool = False  # keep the backbone's spectral normalisation
+
+
+def _fi(*changes: str, **more: Any) -> Variant:
+    return Variant("gem-fi", changes, **more)
+
+
+VARIANTS: dict[str, Variant] = {
+    "softmax": Variant("softmax"),
+    "edl": Variant("edl"),
+    "gem-core": Variant("gem-core"),
+    "gem-mix": Variant("gem-mix"),
+    "gem-fi": _fi(),
+    "paper-core": Variant("gem-core", paper=True),
+    "paper-mix": Variant("gem-mix", paper=True),
+    "paper-fi": _fi(paper=True),
+    "paper-fi-sn": _fi(paper=True, spectral=True),
+    "sn": _fi("sn=true", spectral=True),
+    "no-scrambled": _fi("outliers.scrambled=0"),
+    "no-halo": _fi("outliers.kind=none"),
+    "vos": _fi("outliers.kind=vos", "outliers.ratio=0.3", "outliers.scrambled=0"),
+    "no-outliers": _fi("outliers.kind=none", "outliers.scrambled=0"),
+    "gate-prob": _fi("gate=prob"),
+    "gate-logit": _fi("gate=logit"),
+    "gate-evidence": _fi("gate=evidence"),
+    "one-head": _fi("mix=false"),
+    "no-fi": _fi("fi_reg=false", "fi_mod=false"),
+    "no-unc": _fi("unc=false"),
+    "unc-out": _fi("unc_id=0", "unc_outlier=1"),
+    "unc-out-balance-repel": _fi(
+        "unc_id=0", "unc_outlier=1", "pi_balance=0.1", "repulsion=0.1"
+    ),
+    "no-kl": _fi("kl_weight=0"),
+    "kl-3": _fi("kl_weight=0.001"),
+    "kl-2": _fi("kl_weight=0.01"),
+    "unit": _fi("feature_space=unit"),
+    "unit-paper-heads": _fi("feature_space=unit", "sizes=paper"),
+    "raw-paper-heads": _fi("sizes=paper"),
+    "energy-raw": _fi("energy_space=raw"),
+    "repel": _fi("repulsion=0.1"),
+    "repel-3": _fi("repulsion=0.3"),
+    "no-repel": _fi("repulsion=0"),
+    "pi-entropy": _fi("pi_entropy=0.1"),
+    "pi-repel": _fi("pi_entropy=0.1", "repulsion=0.1"),
+    "balance": _fi("pi_balance=0.1"),
+    "balance-repel": _fi("pi_balance=0.1", "repulsion=0.1"),
+    "ebm-0.03": _fi("ebm_weight=0.03", "ebm_outlier_weight=0.03"),
+    "ebm-0.3": _fi("ebm_weight=0.3", "ebm_outlier_weight=0.3"),
+    "ebm-1": _fi("ebm_weight=1", "ebm_outlier_weight=1"),
+    "scrambled-0.15": _fi("outliers.scrambled=0.15"),
+    "scrambled-0.5": _fi("outliers.scrambled=0.5"),
+    "far-2": _fi("outliers.far=2"),
+    "near-0.25": _fi("outliers.near=0.25"),
+}
+
+
+def run(budget_name: str, name: str, seed: int) -> dict[str, Any]:
+    """Train one variant and measure it."""
+    budget, variant = BUDGETS[budget_name], VARIANTS[name]
+    task = TASKS[budget.task]()
+    train = task.train
+    if budget.images is not None:
+        train = Split(
+            train.x[: budget.images], train.labels[: budget.images], train.role, train.name
+        )
+    start = PAPER_PRESETS if variant.paper else {}
+    config = start.get(variant.method, METHODS[variant.method].default_config())
+    config = with_settings(config, variant.changes, "changes")
+    options = dict(budget.options) | ({} if variant.spectral else {"spectral": OFF})
+    torch.manual_seed(seed)
+    model = build_model(
+        variant.method,
+        budget.backbone,
+        task.num_classes,
+        config=config,
+        normalisation=task.normalisation,
+        **options,
+    )
+    begin = time.perf_counter()
+    result = fit(model, train, task.validation, replace(budget.train, seed=seed), progress=False)
+    return {
+        "budget": budget_name,
+        "variant": name,
+        "seed": seed,
+        "seconds": round(time.perf_counter() - begin, 1),
+        "last_losses": {key: round(v, 4) for key, v in result.history[-1]["terms"].items()},
+        **measure(model, train, task),
+    }
+
+
+def measure(model: Model, train: Split, task: Task) -> dict[str, Any]:
+    """Classification, detection by every score, and the diagnostics of the parts."""
+    inside = task.validation
+    belief = model.predict(inside)
+    reference = model.embed(train.x[:20_000])
+    z = model.embed(inside)
+    distance = diagnostics.knn_distance(z, reference).to(torch.float64)
+    gaussians = _gaussians(model, train)
+    base = _scores(belief, z, distance, gaussians)
+    found: dict[str, Any] = {
+        "id": metrics.classification_metrics(belief.log_probs(), inside.labels),
+        "id_support": asdict(diagnostics.support(belief, distance)),
+        "id_heads": asdict(diagnostics.heads(belief)),
+        "ood": {},
+    }
+    for key, split in task.ood_validation.items():
+        outside, other = model.predict(split), model.embed(split)
+        far = diagnostics.knn_distance(other, reference).to(torch.float64)
+        values = _scores(outside, other, far, gaussians)
+        everything = Belief.cat([belief, outside])
+        found["ood"][key] = {
+            "auroc": {n: metrics.ood_metrics(base[n], values[n])["auroc"] for n in base},
+            "support": asdict(diagnostics.support(everything, torch.cat([distance, far]))),
+            "heads": asdict(diagnostics.heads(outside)),
+        }
+    return found
+
+
+def _gaussians(model: Model, train: Split) -> dict[str, ClassGaussians]:
+    """Densities fitted after training on the features of any method."""
+    z = model.embed(train)
+    found = {}
+    for space in ("unit", "raw"):
+        for covariance in ("tied", "class"):
+            density = ClassGaussians(model.head.num_classes, z.shape[1], covariance=covariance)
+            statistics_ = density.statistics()
+            statistics_.update(unit(z) if space == "unit" else z, train.labels)
+            density.fit(statistics_)
+            found[f"{space}-{covariance}"] = density
+    return found
+
+
+def _scores(
+    belief: Belief,
+    z: Tensor,
+    distance: Tensor,
+    gaussians: Mapping[str, ClassGaussians],
+) -> dict[str, Tensor]:
+    found = {name: scores.SCORES[name](belief) for name in scores.available(belief)}
+    if belief.log_evidence is not None and belief.log_rho is not None:
+        ungated = scores.logit_energy(belief)
+        found["rho_alone"] = ungated - belief.log_rho
+    found["knn"] = distance
+    for name, density in gaussians.items():
+        found[name] = -density(unit(z) if name.startswith("unit") else z).to(torch.float64)
+    return {name: value.to(torch.float64) for name, value in found.items()}
+
+
+# -- records ------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The records so far."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def show(records: list[dict[str, Any]]) -> str:
+    """A line a variant: means over seeds."""
+    columns = (
+        "max_prob", "logit_energy", "bare_evidence", "evidence", "energy", "unit-tied",
+        "unit-class", "knn", "disagreement", "unfamiliarity",
+    )  # fmt: skip
+    lines = []
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(record["variant"], []).append(record)
+    head = f"{'':18s} n   acc    nll    ece  brier | " + " ".join(f"{c[:9]:>9s}" for c in columns)
+    lines.append(head + " |  E~kNN heads differ   JSD/ood")
+    for name, each in groups.items():
+        ood = [next(iter(r["ood"].values())) for r in each]
+
+        def mean(values: list[float | None]) -> float:
+            kept = [v for v in values if v is not None]
+            return statistics.fmean(kept) if kept else float("nan")
+
+        ident = [mean([r["id"][k] for r in each]) for k in ("accuracy", "nll", "ece", "brier")]
+        aurocs = [mean([o["auroc"].get(c) for o in ood]) for c in columns]
+        used = mean([r["id_heads"]["used"] for r in each])
+        differ = mean([r["id_heads"]["differ"] for r in each])
+        jsd = mean([r["id_heads"]["disagreement"] for r in each])
+        jsd_out = mean([o["heads"]["disagreement"] for o in ood])
+        rank = mean([o["support"]["energy"] for o in ood])
+        lines.append(
+            f"{name:18s} {len(each)} "
+            + "{:6.2f} {:6.3f} {:6.2f} {:6.2f} | ".format(*ident)
+            + " ".join(f"{a:9.2f}" for a in aurocs)
+            + f" | {rank:6.2f} {used:5.2f} {differ:6.3f} {jsd:.3f}/{jsd_out:.3f}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run what is missing and show what is there."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("budget", choices=list(BUDGETS))
+    parser.add_argument("--variants", nargs="*", default=[], choices=list(VARIANTS), metavar="NAME")
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--show", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    done = {(r["budget"], r["variant"], r["seed"]) for r in read(arguments.records)}
+    for seed in arguments.seeds:
+        for name in arguments.variants:
+            if (arguments.budget, name, seed) in done:
+                continue
+            record = run(arguments.budget, name, seed)
+            with arguments.records.open("a") as file:
+                file.write(json.dumps(record) + os.linesep)
+            print(f"{name} seed {seed}: {record['seconds']} s", file=sys.stderr, flush=True)
+    print(show([r for r in read(arguments.records) if r["budget"] == arguments.budget]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""OutlierConfig: which outliers, how many, how far out, and from when on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from gemfi.errors import InputError
+
+Kind = Literal["none", "halo", "vos", "noise", "between", "auxiliary"]
+
+
+@dataclass(frozen=True)
+class OutlierConfig:
+    """Which outliers, how many, and from when on.
+
+    Outliers of two sources add up: those of `kind`, most of them in feature space, and `scrambled`
+    inputs, which go through the backbone.
+
+    Attributes:
+        kind: `none`; `halo`, a feature or a mixture of two, plus noise in every direction that is
+            `near` to `far` times as long as the features' own spread; `vos`, the low-density tail
+            of class-conditional Gaussians; `noise`, a feature plus Gaussian noise of one `scale`;
+            `between`, a mixture of two features of different classes; `auxiliary`, real inputs
+            from a split with that role.
+        ratio: outliers of that kind for each ID sample of a batch.
+        scrambled: outliers made by scrambling inputs for each ID sample of a batch; 0 for none.
+        near: for `halo`, the shortest noise, in units of the spread within classes.
+        far: for `halo`, the longest.
+        covariance: for `vos`, `shared` by the classes or `per-class`.
+        queue: for `vos`, features kept for each class.
+        draws: for `vos`, samples drawn for each class, of which the least likely are kept.
+        scale: for `noise`, the standard deviation in units of the features' own mean spread.
+        start: fraction of training before the first outliers.
+        ramp: fraction of training over which their loss weight rises from 0 to 1.
+    """
+
+    kind: Kind = "halo"
+    ratio: float = 1.0
+    scrambled: float = 0.3
+    near: float = 0.5
+    far: float = 3.0
+    covariance: Literal["shared", "per-class"] = "shared"
+    queue: int = 500
+    draws: int = 500
+    scale: float = 3.0
+    start: float = 0.0
+    ramp: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InputError(
+                f"outliers must be one of {', '.join(get_args(Kind))}, got {self.kind!r}"
+            )
+        if self.covariance not in ("shared", "per-class"):
+            raise InputError(f"covariance must be shared or per-class, got {self.covariance!r}")
+        if self.queue < 2 or self.draws < 1 or not (self.ratio > 0 and self.scale > 0):
+            raise InputError(
+                "outliers need queue >= 2, draws >= 1, ratio > 0 and scale > 0, got "
+                f"{self.queue}, {self.draws}, {self.ratio} and {self.scale}"
+            )
+        if not 0 <= self.scrambled < math.inf:
+            raise InputError(f"scrambled must be at least 0, got {self.scrambled}")
+        if not 0 < self.near <= self.far < math.inf:
+            raise InputError(f"a halo needs 0 < near <= far, got {self.near} and {self.far}")
+        if not (0 <= self.start < 1 and 0 <= self.ramp <= 1):
+            raise InputError(
+                "outlier start in [0, 1) and ramp in [0, 1] are fractions of training, got "
+                f"{self.start} and {self.ramp}"
+            )
+
+    @property
+    def is_none(self) -> bool:
+        """Whether there are no outliers at all."""
+        return self.kind == "none" and self.scrambled == 0
+
+
+NONE = OutlierConfig(kind="none", scrambled=0.0)
+VOS = OutlierConfig(kind="vos", ratio=0.3, scrambled=0.0, start=0.1, ramp=0.1)
+"""The paper's."""
