@@ -4,7 +4,7 @@ A trial is a budget, a variant and a seed. It trains, looks at validation and OO
 and at nothing else, and appends one line to the records; a trial that is there is not run again.
 
     python benchmarks/trials.py digits --variants softmax gem-fi --seeds 0 1 2
-    python benchmarks/trials.py cifar10-small --show
+    python benchmarks/trials.py cifar10-small
 """
 
 from __future__ import annotations
@@ -119,11 +119,8 @@ VARIANTS: dict[str, Variant] = {
     "gate-evidence": _fi("gate=evidence"),
     "one-head": _fi("mix=false"),
     "no-fi": _fi("fi_reg=false", "fi_mod=false"),
-    "no-unc": _fi("unc=false"),
-    "unc-out": _fi("unc_id=0", "unc_outlier=1"),
-    "unc-out-balance-repel": _fi(
-        "unc_id=0", "unc_outlier=1", "pi_balance=0.1", "repulsion=0.1"
-    ),
+    "unc": _fi("unc=true"),
+    "unc-out": _fi("unc=true", "unc_id=0", "unc_outlier=1"),
     "no-kl": _fi("kl_weight=0"),
     "kl-3": _fi("kl_weight=0.001"),
     "kl-2": _fi("kl_weight=0.01"),
@@ -133,11 +130,8 @@ VARIANTS: dict[str, Variant] = {
     "energy-raw": _fi("energy_space=raw"),
     "repel": _fi("repulsion=0.1"),
     "repel-3": _fi("repulsion=0.3"),
-    "no-repel": _fi("repulsion=0"),
-    "pi-entropy": _fi("pi_entropy=0.1"),
-    "pi-repel": _fi("pi_entropy=0.1", "repulsion=0.1"),
-    "balance": _fi("pi_balance=0.1"),
-    "balance-repel": _fi("pi_balance=0.1", "repulsion=0.1"),
+    "no-pi-entropy": _fi("pi_entropy=0"),
+    "balance": _fi("pi_entropy=0", "pi_balance=0.1"),
     "ebm-0.03": _fi("ebm_weight=0.03", "ebm_outlier_weight=0.03"),
     "ebm-0.3": _fi("ebm_weight=0.3", "ebm_outlier_weight=0.3"),
     "ebm-1": _fi("ebm_weight=1", "ebm_outlier_weight=1"),
@@ -148,7 +142,7 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def run(budget_name: str, name: str, seed: int) -> dict[str, Any]:
+def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, Any]:
     """Train one variant and measure it."""
     budget, variant = BUDGETS[budget_name], VARIANTS[name]
     task = TASKS[budget.task]()
@@ -171,7 +165,9 @@ def run(budget_name: str, name: str, seed: int) -> dict[str, Any]:
         **options,
     )
     begin = time.perf_counter()
-    result = fit(model, train, task.validation, replace(budget.train, seed=seed), progress=False)
+    folder = None if runs is None else runs / f"{budget_name}-{name}-{seed}"
+    config = replace(budget.train, seed=seed)
+    result = fit(model, train, task.validation, config, progress=False, run_dir=folder)
     return {
         "budget": budget_name,
         "variant": name,
@@ -293,7 +289,7 @@ def main() -> int:
     parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--records", type=Path, default=RECORDS)
-    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--runs", type=Path, help="keep checkpoints below this folder, and resume")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     done = {(r["budget"], r["variant"], r["seed"]) for r in read(arguments.records)}
@@ -301,7 +297,7 @@ def main() -> int:
         for name in arguments.variants:
             if (arguments.budget, name, seed) in done:
                 continue
-            record = run(arguments.budget, name, seed)
+            record = run(arguments.budget, name, seed, arguments.runs)
             with arguments.records.open("a") as file:
                 file.write(json.dumps(record) + os.linesep)
             print(f"{name} seed {seed}: {record['seconds']} s", file=sys.stderr, flush=True)

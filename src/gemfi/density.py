@@ -261,9 +261,17 @@ def membership(values: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         values: (N,) on ID data, of something that is higher on familiar inputs.
     """
+    _check_values(values)
     levels = torch.tensor([0.05, 0.5], dtype=torch.float64, device=values.device)
     low, middle = torch.quantile(values.to(torch.float64), levels)
     return low, ((middle - low) / math.log(9)).clamp_min(_SMALLEST_SCALE)
+
+
+def _check_values(values: Tensor) -> None:
+    if values.numel() == 0 or not torch.isfinite(values).all():
+        raise InputError(
+            "a membership needs log densities or energies of ID data, all of them finite"
+        )
 
 
 class DensityScaler(Fitted):
@@ -303,8 +311,7 @@ class DensityScaler(Fitted):
     def fit(self, log_density: Tensor) -> None:
         """Set location and scale from log densities of ID data (validation, where there is one)."""
         values = log_density.to(torch.float64)
-        if values.numel() == 0 or not torch.isfinite(values).all():
-            raise InputError("ρ needs log densities of ID data, all of them finite")
+        _check_values(values)
         if self.kind == "standardised":
             low, spread = membership(values)
         else:

@@ -23,7 +23,6 @@ from gemfi.methods.gem_modules import EnergyReport, Familiarity, Parts, Perceptr
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import OFF, Spectral
 
-_ENERGY = 1  # its place among the signs
 _ENERGY_TEMPERATURE = 0.2  # at the start: unit-norm features need a steep energy
 _PAPER = "GEM-FI: Gated Evidential Mixtures with Fisher Modulation"
 
@@ -88,7 +87,7 @@ class GEM(Head):
         if config.rho != "none":
             self.scaler = DensityScaler(config.rho, power=config.rho_power, floor=config.rho_floor)
         self.report = EnergyReport(config.energy_source)
-        self.familiarity = Familiarity(2 + (self.energy is not None))
+        self.familiarity = Familiarity()
 
     @classmethod
     def default_config(cls) -> GEMConfig:
@@ -146,17 +145,11 @@ class GEM(Head):
             parts,
             log_rho=log_rho,
             log_density=log_density,
-            log_familiarity=self.familiarity(self._signs(parts, log_density)),
+            log_familiarity=self.familiarity(parts.energy, log_density),
             energy=energy,
             logits=parts.logits,
             extra=extra,
         )
-
-    def _signs(self, parts: Parts, log_density: Tensor | None) -> list[Tensor]:
-        """What speaks for a familiar input, each the higher the better: log α0, −E, log p(z)."""
-        ungated = -dirichlet.logit_energy(parts.logits, parts.log_weight)
-        energy = None if parts.energy is None else -parts.energy
-        return [each for each in (ungated, energy, log_density) if each is not None]
 
     def log_density(self, z: Tensor) -> Tensor:
         """Log p(z) (B,) in the density's feature space."""
@@ -185,7 +178,7 @@ class GEM(Head):
         if not self.config.core or energy is None:
             return None
         if self.gate is None:  # the energy learns from its own term, not from what it gates
-            return self.familiarity.log_membership(_ENERGY, -energy.detach()).unsqueeze(1)
+            return self.familiarity.of_energy(energy.detach()).unsqueeze(1)
         low, high = self.config.gate_low, self.config.gate_high
         opened = torch.sigmoid(self.gate(signal))
         if self.config.gate_bound == "clamp":
@@ -324,20 +317,25 @@ class GEM(Head):
         """Batch by batch, keeping a few numbers a sample."""
         densities: list[Tensor] = []
         energies: dict[str, list[Tensor]] = {}
-        signs: list[list[Tensor]] = []
+        learned: list[Tensor] = []
         for z, _ in batches:
             parts = self.parts(z)
             log_density = None if self.density is None else self.log_density(z)
             if log_density is not None:
                 densities.append(log_density)
-            signs.append(self._signs(parts, log_density))
+            if parts.energy is not None:
+                learned.append(parts.energy)
             found = self.report.energies(parts.energy, log_density, parts.logits, parts.log_weight)
             for name, energy in found.items():
                 energies.setdefault(name, []).append(energy)
         if self.scaler is not None:
-            self.scaler.fit(torch.cat(densities) if densities else torch.empty(0))
-        self.familiarity.fit([torch.cat(each) for each in zip(*signs, strict=True)])
+            self.scaler.fit(_joined(densities))
+        self.familiarity.fit(_joined(learned), _joined(densities))
         self.report.fit({name: torch.cat(values) for name, values in energies.items()})
+
+
+def _joined(batches: list[Tensor]) -> Tensor:
+    return torch.cat(batches) if batches else torch.empty(0)
 
 
 def _in_space(z: Tensor, space: Space) -> Tensor:

@@ -100,7 +100,7 @@ class GEMConfig:
     fi_reg: bool = True
     fi_mod: bool = True
     ebm: bool = True
-    unc: bool = True
+    unc: bool = False
 
     num_components: int = 3
     sizes: Literal["linear", "paper", "released"] = "linear"
@@ -140,7 +140,7 @@ class GEMConfig:
     unc_weight: float = 0.1
     unc_id: float = 0.1
     unc_outlier: float = 0.1
-    pi_entropy: float = 0.0
+    pi_entropy: float = 0.1
     pi_balance: float = 0.0
     repulsion: float = 0.0
 
@@ -276,13 +276,14 @@ def _check_choices(config: GEMConfig) -> None:
 
 
 _FI = GEMConfig()
-_MIX = replace(_FI, fi_reg=False, fi_mod=False, unc=False)
+_MIX = replace(_FI, fi_reg=False, fi_mod=False)
 _CORE = replace(_MIX, mix=False)
 PRESETS: dict[str, GEMConfig] = {"gem-core": _CORE, "gem-mix": _MIX, "gem-fi": _FI}
 """The defaults, each choice with its trials in `docs/findings.md`."""
 
 _PAPER_FI = GEMConfig(
     sn=True,
+    unc=True,
     sizes="paper",
     feature_space="unit",
     gate="prob",
@@ -290,6 +291,7 @@ _PAPER_FI = GEMConfig(
     ebm_weight=0.01,
     ebm_outlier_weight=0.1,
     ebm_margin=3.0,
+    pi_entropy=0.0,
     density_covariance="class",
     outliers=VOS,
 )

@@ -113,42 +113,46 @@ class Perceptron(nn.Module):
 
 
 class Familiarity(Fitted):
-    """How well an input fits what the model knows: log of a product of memberships.
+    """How well an input fits what the model knows: a product of two memberships.
 
-    Each sign x_j (log evidence, −energy, log density; the higher the more familiar) becomes a
-    membership σ((x_j − a_j)/b_j) that is 1/2 at the lowest twentieth of ID data and 0.9 at their
-    median. So every sign counts in units of its own spread on ID data; one that is within its usual
-    range says nothing, and any one that is far out is enough.
-
-    Args:
-        signs: how many, at most; fewer are fine where a part is absent.
+    Energy and log density each become a membership σ((x − a)/b), x = −E or log p(z), which is 1/2
+    at the lowest twentieth of ID data and 0.9 at their median. So each counts in units of its own
+    spread on ID data: one that is within its usual range says nothing, and either of them far out
+    is enough. Evidence takes no part, for it is low for ambiguous inputs too.
     """
 
     location: Tensor
     scale: Tensor
 
-    def __init__(self, signs: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("location", torch.zeros(signs))
-        self.register_buffer("scale", torch.ones(signs))
+        self.register_buffer("location", torch.zeros(2))  # of −E and of log p(z)
+        self.register_buffer("scale", torch.ones(2))
 
     @torch.no_grad()
-    def fit(self, signs: list[Tensor]) -> None:
-        """Set location and scale of each sign from its values (N,) on ID data."""
-        for index, values in enumerate(signs):
-            location, scale = membership(values)
-            self.location[index], self.scale[index] = location, scale
+    def fit(self, energy: Tensor, log_density: Tensor) -> None:
+        """Set location and scale from energies and log densities (N,) of ID data, or none."""
+        for index, values in enumerate((-energy, log_density)):
+            if len(values):
+                self.location[index], self.scale[index] = membership(values)
         self.mark_fitted()
 
-    def forward(self, signs: list[Tensor]) -> Tensor | None:
-        """Log familiarity (B,), at most 0; None before it is fitted."""
+    def forward(self, energy: Tensor | None, log_density: Tensor | None) -> Tensor | None:
+        """Log familiarity (B,), at most 0; None before it is fitted, or without both."""
         if not self.fitted:
             return None
-        return torch.stack([self.log_membership(j, x) for j, x in enumerate(signs)]).sum(dim=0)
+        of_energy = None if energy is None else self.of_energy(energy)
+        if log_density is None:
+            return of_energy
+        of_density = self._log_membership(1, log_density)
+        return of_density if of_energy is None else of_energy + of_density
 
-    def log_membership(self, index: int, sign: Tensor) -> Tensor:
-        """Log σ((x − a)/b) (B,) of one sign; before it is fitted, of x itself."""
-        return functional.logsigmoid((sign - self.location[index]) / self.scale[index])
+    def of_energy(self, energy: Tensor) -> Tensor:
+        """Log membership (B,) by the energy; log σ(−E) before it is fitted."""
+        return self._log_membership(0, -energy)
+
+    def _log_membership(self, index: int, values: Tensor) -> Tensor:
+        return functional.logsigmoid((values - self.location[index]) / self.scale[index])
 
 
 class EnergyReport(nn.Module):

@@ -19,7 +19,7 @@ _SMALLEST = 4  # images of fewer pixels a side are scrambled like vectors
 
 
 def scramble(x: Tensor, y: Tensor, count: int, generator: torch.Generator) -> Tensor | None:
-    """`count` outliers (count, ...) from a batch; None where the batch has one class only.
+    """`count` outliers (count, ...) from a batch; None where it has one class only, or for 0.
 
     Images are shuffled, mixed, joined, tiled or stripped of their phases, each with the same
     probability; anything else has a part of its coordinates from a sample of another class.
@@ -30,6 +30,8 @@ def scramble(x: Tensor, y: Tensor, count: int, generator: torch.Generator) -> Te
         count: how many.
         generator: of all draws.
     """
+    if count == 0:
+        return None
     chosen = torch.randint(len(x), (count,), generator=generator).to(x.device)
     partner = _of_another_class(y, chosen, generator)
     if partner is None:
@@ -127,11 +129,17 @@ IMAGES: tuple[Scramble, ...] = (shuffle_patches, mix, join, tile, scatter_phases
 
 
 def exchange(x: Tensor, other: Tensor, generator: torch.Generator) -> Tensor:
-    """Take 20 to 80 % of the coordinates, and at least one, from the other."""
+    """Take 20 to 80 % of the coordinates from the other: at least one, and not all.
+
+    With one coordinate there is nothing to exchange, and the middle of the two is taken.
+    """
+    size = x[0].numel()
+    if size == 1:
+        return _like((x + other) / 2, x)
     share = 0.2 + 0.6 * torch.rand(len(x), 1, generator=generator)
-    draw = torch.rand(len(x), x[0].numel(), generator=generator)
-    taken = (draw < share) | (draw == draw.amin(dim=1, keepdim=True))
-    return torch.where(taken.reshape(x.shape).to(x.device), other, x)
+    taken = (share * size).round().clamp(1, size - 1)
+    order = torch.rand(len(x), size, generator=generator).argsort(dim=1)
+    return torch.where((order < taken).reshape(x.shape).to(x.device), other, x)
 
 
 def _like(image: Tensor, x: Tensor) -> Tensor:
