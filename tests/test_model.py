@@ -12,7 +12,7 @@ from torch import nn
 from gemfi import scores
 from gemfi.data import two_moons
 from gemfi.errors import InputError
-from gemfi.methods import METHODS, PRESETS
+from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.model import Model, build_model
 from gemfi.spectral import SpectralLayer
 from gemfi.training import TrainConfig, fit
@@ -84,10 +84,11 @@ def test_parameter_counts_at_width_64_agree_with_the_paper_to_one_percent() -> N
     """The paper's counts fit the common CIFAR network with projected shortcuts."""
     paper = {"softmax": 11.17, "gem-core": 11.24, "gem-mix": 11.38, "gem-fi": 11.38}
     for name, millions in paper.items():
-        model = build_model(name, "resnet18", 10, width=64, shortcut="project")
+        config = PAPER_PRESETS.get(name)
+        model = build_model(name, "resnet18", 10, config=config, width=64, shortcut="project")
         count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
         assert count == pytest.approx(millions, rel=0.01), name
-    five = replace(PRESETS["gem-fi"], num_components=5)
+    five = replace(PAPER_PRESETS["gem-fi"], num_components=5)
     model = build_model("gem-fi", "resnet18", 10, config=five, width=64, shortcut="project")
     count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     assert count == pytest.approx(11.52, rel=0.01)

@@ -26,6 +26,8 @@ def knn_distance(z: Tensor, reference: Tensor, k: int = 10) -> Tensor:
     Both are scaled to unit norm. For features that are themselves in `reference` the nearest
     neighbour is the feature itself.
     """
+    if len(z) == 0:
+        raise InputError("no features were given")
     if not 1 <= k <= len(reference):
         raise InputError(f"k must lie in 1 to {len(reference)} (the reference features), got {k}")
     z, reference = functional.normalize(z, dim=-1), functional.normalize(reference, dim=-1)
@@ -44,6 +46,8 @@ def rank_correlation(first: Tensor, second: Tensor) -> float:
             "rank correlation needs two tensors of the same length, at least 2, got "
             f"{tuple(first.shape)} and {tuple(second.shape)}"
         )
+    if bool(first.isnan().any() | second.isnan().any()):
+        raise InputError("rank correlation needs numbers, and some are NaN")
     ranks = torch.stack([_ranks(first), _ranks(second)])
     return float(torch.corrcoef(ranks)[0, 1])
 

@@ -11,36 +11,24 @@ from torch import Tensor
 
 from gemfi import scores
 from gemfi.errors import InputError
-from gemfi.methods import GEMFI, METHODS, PAPER_PRESETS, PRESETS, Batch, GEMConfig, GEMCore, GEMMix, Progress
+from gemfi.methods import (
+    GEMFI,
+    PAPER_PRESETS,
+    Batch,
+    GEMConfig,
+    GEMCore,
+    GEMMix,
+    Progress,
+)
 from gemfi.outliers import NONE, OutlierConfig
-
-D, C, B = 12, 4, 16
-MIDDLE = Progress(50, 100)
-
-
-def features(seed: int = 0, count: int = B) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    z = torch.randn(count, D, generator=generator)
-    return z, torch.randint(C, (count,), generator=generator)
+from support.gem import MIDDLE, B, C, D, features, objective, perceptron
 
 
 def build(**changes: object) -> GEMFI:
     torch.manual_seed(0)
-    return GEMFI(D, C, replace(PAPER_PRESETS["gem-fi"], **{"dropout": 0.0, **changes})).double().eval()
-
-
-def perceptron(module: torch.nn.Module, x: Tensor, head: int | None = None) -> Tensor:
-    """A perceptron of the head, one matrix at a time."""
-    last = len(module.layers) - 1
-    for index, layer in enumerate(module.layers):
-        weight, bias, sigma = layer.weight, layer.bias, layer.sigma
-        if head is not None:
-            weight, bias, sigma = weight[head], bias[head], sigma[head]
-        weight = weight / max(1.0, float(sigma))
-        x = x @ weight.T + bias
-        if index < last:
-            x = torch.where(x > 0, x, 0.1 * x)
-    return x
+    return (
+        GEMFI(D, C, replace(PAPER_PRESETS["gem-fi"], **{"dropout": 0.0, **changes})).double().eval()
+    )
 
 
 def algorithm(head: GEMFI, z: Tensor) -> dict[str, Tensor]:
@@ -96,12 +84,6 @@ def test_presets_have_the_switches_of_the_ablation(name: str) -> None:
     }[name]
     assert (switches, config.ebm and config.unc, config.used_outliers.kind) == expected
     assert config.ebm == config.unc
-
-
-def objective(head: GEMFI, *, outliers: bool = True, at: Progress = MIDDLE) -> dict[str, Tensor]:
-    z, y = features()
-    outside = features(1, 5)[0].double() if outliers else None
-    return head.objective(Batch(z.double(), y, outside), at)
 
 
 def test_full_objective_term_by_term() -> None:
@@ -192,7 +174,7 @@ def test_fisher_modulation_acts_in_training_only() -> None:
 
 
 def test_without_outliers_the_outlier_halves_are_absent_and_the_config_says_so() -> None:
-    config = replace(PRESETS["gem-fi"], outliers=NONE)
+    config = replace(PAPER_PRESETS["gem-fi"], outliers=NONE)
     terms = objective(build(outliers=NONE), outliers=False)
     assert {"energy_outliers", "entropy_outliers"}.isdisjoint(terms)
     assert {"energy", "entropy"} <= terms.keys()

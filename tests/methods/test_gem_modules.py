@@ -9,103 +9,107 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gemfi.errors import InputError
 from gemfi.methods.gem_modules import Familiarity
 
-SCALES = [(6.0, 0.4), (-2.0, 5.0), (1700.0, 30.0)]  # as of log α0, −E and log p(z)
+NONE = torch.empty(0)
 
 
-def draw(count: int = 801, seed: int = 0) -> list[Tensor]:
-    """Three signs, skewed, each in units of its own."""
+def draw(count: int = 801, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Energies and log densities, skewed, each in units of its own."""
     rng = np.random.default_rng(seed)
-    return [torch.tensor(mean - spread * rng.gamma(2, size=count)) for mean, spread in SCALES]
+    energy = -2 + 5 * rng.gamma(2, size=count)
+    log_density = 1700 - 30 * rng.gamma(2, size=count)
+    return torch.tensor(energy), torch.tensor(log_density)
 
 
-def fitted(values: list[Tensor], signs: int = 3) -> Familiarity:
-    found = Familiarity(signs).double()
-    found.fit(values)
+def fitted(energy: Tensor, log_density: Tensor) -> Familiarity:
+    found = Familiarity().double()
+    found.fit(energy, log_density)
     return found
 
 
-def by_hand(values: list[Tensor], at: list[Tensor]) -> np.ndarray:
-    """Log of the product of σ((x − a)/b), with a and b from numpy's quantiles."""
-    product = np.ones(len(at[0]))
-    for known, here in zip(values, at, strict=True):
-        low, middle = np.quantile(known.numpy(), [0.05, 0.5])
-        product *= 1 / (1 + np.exp(-np.log(9) * (here.numpy() - low) / (middle - low)))
-    return np.log(product)
+def by_hand(known: Tensor, at: Tensor) -> np.ndarray:
+    """Log σ((x − a)/b), with a and b from numpy's quantiles."""
+    low, middle = np.quantile(known.numpy(), [0.05, 0.5])
+    return -np.log1p(np.exp(-np.log(9) * (at.numpy() - low) / (middle - low)))
 
 
 class TestFamiliarity:
-    @pytest.mark.parametrize("count", [1, 2, 3])
-    def test_is_its_formula(self, count: int) -> None:
-        """Also with fewer signs than there is room for."""
-        values, at = draw()[:count], draw(50, seed=1)[:count]
-        found = fitted(values)(at)
-        assert found.shape == (50,)
-        np.testing.assert_allclose(found, by_hand(values, at), rtol=1e-9)
+    def test_is_a_product_of_memberships(self) -> None:
+        (energy, log_density), at = draw(), draw(50, seed=1)
+        found = fitted(energy, log_density)(*at)
+        assert found is not None
+        expected = by_hand(-energy, -at[0]) + by_hand(log_density, at[1])
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
-    @pytest.mark.parametrize("sign", [0, 1, 2])
-    def test_a_half_at_the_twentieth_and_nine_tenths_at_the_median(self, sign: int) -> None:
-        values = draw()[sign]
-        at = torch.tensor(np.quantile(values.numpy(), [0.05, 0.5]))
-        found = fitted([values], 1)([at])
-        assert found.exp().tolist() == pytest.approx([0.5, 0.9], rel=1e-9)
+    def test_either_may_be_absent(self) -> None:
+        (energy, log_density), at = draw(), draw(50, seed=1)
+        by_energy = fitted(energy, NONE)(at[0], None)
+        by_density = fitted(NONE, log_density)(None, at[1])
+        np.testing.assert_allclose(by_energy, by_hand(-energy, -at[0]), rtol=1e-9)
+        np.testing.assert_allclose(by_density, by_hand(log_density, at[1]), rtol=1e-9)
+        assert fitted(NONE, NONE)(None, None) is None
 
-    def test_one_sign_far_out_is_enough(self) -> None:
-        values = draw()
-        found = fitted(values)
-        usual = [each.median().expand(4).clone() for each in values]
-        for sign, (_, spread) in enumerate(SCALES):
-            usual[sign][sign + 1] -= 100 * spread
-        log_familiarity = found(usual)
-        assert log_familiarity[0].item() == pytest.approx(3 * math.log(0.9), rel=1e-6)
-        assert (log_familiarity[1:] < -50).all()  # and still finite
-        assert torch.isfinite(log_familiarity).all()
+    def test_a_half_at_the_worst_twentieth_and_nine_tenths_at_the_median(self) -> None:
+        energy, log_density = draw()
+        found = fitted(energy, log_density)
+        at = torch.tensor(np.quantile(energy.numpy(), [0.95, 0.5]))
+        assert found.of_energy(at).exp().tolist() == pytest.approx([0.5, 0.9], rel=1e-9)
 
-    def test_rises_with_every_sign_up_to_zero(self) -> None:
-        values = draw()
-        found = fitted(values)
-        steps = torch.linspace(-5, 40, 91).double()
-        for sign in range(3):
-            at = [each.median().expand(91).clone() for each in values]
-            at[sign] += SCALES[sign][1] * steps
-            log_familiarity = found(at)
-            assert (log_familiarity.diff() >= 0).all()
-            assert (log_familiarity[:20].diff() > 0).all()
-            assert log_familiarity.max() <= 0
-        far = found([each.max()[None] + 1e3 for each in values])
+    def test_before_the_fit_the_energy_is_a_logit(self) -> None:
+        energy = torch.linspace(-5, 5, 11).double()
+        found = Familiarity().double()
+        expected = 1 / (1 + np.exp(energy.numpy()))
+        np.testing.assert_allclose(found.of_energy(energy).exp().numpy(), expected)
+        assert found(energy, energy) is None
+
+    def test_one_of_them_far_out_is_enough(self) -> None:
+        energy, log_density = draw()
+        usual = energy.median().repeat(3), log_density.median().repeat(3)
+        usual[0][1] += 500
+        usual[1][2] -= 3000
+        found = fitted(energy, log_density)(*usual)
+        assert found is not None
+        assert found[0].item() == pytest.approx(2 * math.log(0.9), rel=1e-6)
+        assert (found[1:] < -50).all()
+        assert torch.isfinite(found).all()
+
+    def test_falls_with_energy_and_rises_with_density_up_to_zero(self) -> None:
+        energy, log_density = draw()
+        found = fitted(energy, log_density)
+        steps = torch.linspace(-200, 200, 91).double()
+        still = log_density.median().repeat(91)
+        assert (found(energy.median() + steps, still).diff() <= 0).all()
+        assert (found(energy.median().repeat(91), still + steps).diff() >= 0).all()
+        far = found(energy.min()[None] - 1e4, log_density.max()[None] + 1e6)
         assert far.item() == pytest.approx(0, abs=1e-9)
 
-    def test_none_before_it_is_fitted(self) -> None:
-        found = Familiarity(3).double()
-        assert found(draw()) is None
-        found.fit(draw())
-        assert found(draw()) is not None
+    def test_values_that_never_differ(self) -> None:
+        found = fitted(torch.full((50,), 2.0).double(), NONE)
+        at = found(torch.tensor([2.0, 9.0, -9.0]).double(), None)
+        assert torch.isfinite(at).all()
+        assert at[1] < at[0] < at[2]
 
-    def test_a_sign_that_never_differs(self) -> None:
-        values = [draw()[0], torch.full((801,), 2.0).double()]
-        found = fitted(values)([values[0][:3], torch.tensor([2.0, -9.0, 9.0]).double()])
-        assert torch.isfinite(found).all()
-        assert found[1] < found[0] < found[2]
+    def test_refuses_what_is_not_finite(self) -> None:
+        energy, log_density = draw()
+        energy[3] = math.nan
+        with pytest.raises(InputError, match="all of them finite"):
+            fitted(energy, log_density)
 
     def test_a_refit_replaces_the_fit(self) -> None:
-        found = fitted(draw(seed=3))
-        found.fit(draw())
+        found = fitted(*draw(seed=3))
+        found.fit(*draw())
         at = draw(20, seed=1)
-        assert torch.equal(found(at), fitted(draw())(at))
-
-    def test_fitting_does_not_keep_the_graph(self) -> None:
-        found = fitted([each.requires_grad_() for each in draw()])
-        assert not found.location.requires_grad
-        assert not found.scale.requires_grad
+        assert torch.equal(found(*at), fitted(*draw())(*at))
 
     def test_state_dict_keeps_it_fitted(self) -> None:
-        found, at = fitted(draw()), draw(20, seed=1)
-        other = nn.ModuleDict({"inner": Familiarity(3)}).double()
+        found, at = fitted(*draw()), draw(20, seed=1)
+        other = nn.ModuleDict({"inner": Familiarity()}).double()
         assert not other["inner"].fitted
         other.load_state_dict({f"inner.{key}": value for key, value in found.state_dict().items()})
         assert other["inner"].fitted
-        assert torch.equal(other["inner"](at), found(at))
-        found.load_state_dict(Familiarity(3).state_dict())
+        assert torch.equal(other["inner"](*at), found(*at))
+        found.load_state_dict(Familiarity().state_dict())
         assert not found.fitted
-        assert found(at) is None
+        assert found(*at) is None

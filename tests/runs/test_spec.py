@@ -48,13 +48,13 @@ def test_a_spec_of_every_method_comes_back_from_json(method: str, backbone: str)
 
 def test_what_is_left_out_is_filled_in() -> None:
     plain = toy_spec().to_plain()
-    assert plain["head"]["outliers"]["kind"] == "vos"
+    assert plain["head"]["outliers"]["kind"] == "halo"
     assert plain["backbone_options"] == {
         "in_features": 2,
         "width": 16,
         "depth": 1,
         "dropout": 0.0,
-        "spectral": {"kind": "soft", "bound": 3.0},
+        "spectral": {"kind": "off", "bound": 1.0},
     }
 
 

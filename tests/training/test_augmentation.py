@@ -23,7 +23,7 @@ from gemfi.training import TrainConfig, checkpoint, fit
 from gemfi.training.batches import permutation
 from gemfi.training.loop import CHECKPOINT
 
-AUXILIARY = OutlierConfig(kind="auxiliary", start=0.0, ramp=0.0)
+AUXILIARY = OutlierConfig(kind="auxiliary", ratio=0.3, scrambled=0.0, ramp=0.0)
 ALL = Augmentation(crop=2, flip=0.5, rotation=15, jitter=0.4, erase=0.5)
 CONFIG = TrainConfig(epochs=3, batch_size=32, learning_rate=5e-3, augmentation=ALL)
 BATCHES = 3  # an epoch of 96 images

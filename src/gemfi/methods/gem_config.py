@@ -58,7 +58,8 @@ class GEMConfig:
         energy_desaturate: with tanh, the factor on its argument in evaluation.
         energy_source: which energy the belief reports: `learned`, `gmm` (−log p(z)), `logits`, or
             `auto`, the one with the widest 1-99 % span on ID data (logits if both are tight).
-        loss: prediction loss: `auto` is squared error for one head and NLL for a mixture.
+        loss: prediction loss: `nll`, `squared` error, or `auto`: squared error for one head and
+            NLL for a mixture, as the paper has it.
         core_loss: `paper` is squared error + KL(α ‖ 1); `edl` adds the Dirichlet variance and
             takes KL of misleading evidence only (the released CORE).
         kl_weight: λ_KL.
@@ -122,7 +123,7 @@ class GEMConfig:
     energy_desaturate: float = 0.5
     energy_source: EnergySource = "learned"
 
-    loss: Literal["auto", "squared", "nll"] = "auto"
+    loss: Literal["nll", "squared", "auto"] = "nll"
     core_loss: Literal["paper", "edl"] = "paper"
     kl_weight: float = 1e-4
     kl_evidence: Literal["unscaled", "scaled"] = "unscaled"
@@ -243,7 +244,7 @@ _CHOICES = {
     "gate": get_args(GateMode),
     "gate_bound": ("sigmoid", "clamp"),
     "energy_source": get_args(EnergySource),
-    "loss": ("auto", "squared", "nll"),
+    "loss": ("nll", "squared", "auto"),
     "core_loss": ("paper", "edl"),
     "kl_evidence": ("unscaled", "scaled"),
     "fi_gradient": ("full", "router"),
@@ -288,6 +289,7 @@ _PAPER_FI = GEMConfig(
     feature_space="unit",
     gate="prob",
     energy_scaled=False,
+    loss="auto",
     ebm_weight=0.01,
     ebm_outlier_weight=0.1,
     ebm_margin=3.0,

@@ -43,6 +43,8 @@ def energy(config: GEMConfig, inside: Parts) -> Terms:
 
 def router(config: GEMConfig, inside: Parts) -> Terms:
     """What keeps the router from using one head alone."""
+    if config.components == 1:
+        return {}
     terms = {}
     if config.pi_entropy:
         terms["router_entropy"] = -config.pi_entropy * losses.mean_entropy(inside.log_weight)
@@ -60,7 +62,7 @@ def on_outliers(config: GEMConfig, outside: Parts, log_p: Tensor) -> Terms:
     if config.unc and config.unc_outlier:
         spread = losses.mean_entropy(log_p)
         terms["entropy_outliers"] = -config.unc_weight * config.unc_outlier * spread
-    if config.repulsion:
+    if config.repulsion and config.components > 1:
         log_mean, _ = dirichlet.log_mean(outside.log_alpha)
         apart = dirichlet.disagreement(log_mean, outside.log_weight).mean()
         terms["repulsion"] = -config.repulsion * apart

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from gemfi.errors import InputError
 
-Kind = Literal["none", "halo", "vos", "noise", "between", "auxiliary"]
+Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,14 @@ class OutlierConfig:
     """Which outliers, how many, and from when on.
 
     Outliers of two sources add up: those of `kind`, most of them in feature space, and `scrambled`
-    inputs, which go through the backbone.
+    inputs, which go through the backbone whatever the kind, unless it is `none`.
 
     Attributes:
-        kind: `none`; `halo`, a feature or a mixture of two, plus noise in every direction that is
-            `near` to `far` times as long as the features' own spread; `vos`, the low-density tail
-            of class-conditional Gaussians; `noise`, a feature plus Gaussian noise of one `scale`;
-            `between`, a mixture of two features of different classes; `auxiliary`, real inputs
-            from a split with that role.
+        kind: `none`; `scrambled`, nothing but scrambled inputs; `halo`, a feature or a mixture of
+            two, plus noise in every direction that is `near` to `far` times as large as the
+            features' own spread; `vos`, the low-density tail of class-conditional Gaussians;
+            `noise`, a feature plus Gaussian noise of one `scale`; `between`, a mixture of two
+            features of different classes; `auxiliary`, real inputs from a split with that role.
         ratio: outliers of that kind for each ID sample of a batch.
         scrambled: outliers made by scrambling inputs for each ID sample of a batch; 0 for none.
         near: for `halo`, the shortest noise, in units of the spread within classes.
@@ -55,7 +55,7 @@ class OutlierConfig:
             )
         if self.covariance not in ("shared", "per-class"):
             raise InputError(f"covariance must be shared or per-class, got {self.covariance!r}")
-        if self.queue < 2 or self.draws < 1 or not (self.ratio > 0 and self.scale > 0):
+        if self.queue < 2 or self.draws < 1 or not (0 < self.ratio < math.inf and self.scale > 0):
             raise InputError(
                 "outliers need queue >= 2, draws >= 1, ratio > 0 and scale > 0, got "
                 f"{self.queue}, {self.draws}, {self.ratio} and {self.scale}"
@@ -73,9 +73,9 @@ class OutlierConfig:
     @property
     def is_none(self) -> bool:
         """Whether there are no outliers at all."""
-        return self.kind == "none" and self.scrambled == 0
+        return self.kind == "none" or (self.kind == "scrambled" and self.scrambled == 0)
 
 
-NONE = OutlierConfig(kind="none", scrambled=0.0)
+NONE = OutlierConfig(kind="none")
 VOS = OutlierConfig(kind="vos", ratio=0.3, scrambled=0.0, start=0.1, ramp=0.1)
 """The paper's."""

@@ -212,6 +212,6 @@ SYNTHESISERS: dict[str, type[Synthesiser]] = {
 
 
 def synthesiser(config: OutlierConfig, num_classes: int, num_features: int) -> Synthesiser | None:
-    """The synthesiser for a configuration; None for `none` and `auxiliary`."""
+    """The synthesiser for a configuration; None where nothing is made in feature space."""
     kind = SYNTHESISERS.get(config.kind)
     return None if kind is None else kind(config, num_classes, num_features)

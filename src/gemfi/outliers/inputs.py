@@ -59,13 +59,15 @@ def _of_another_class(y: Tensor, chosen: Tensor, generator: torch.Generator) -> 
 
 
 def shuffle_patches(x: Tensor, _other: Tensor, generator: torch.Generator) -> Tensor:
-    """Cut each image into 2×2, 3×3 or 4×4 patches and put them back in a random order."""
+    """Cut each image into 2×2, 3×3 or 4×4 patches and put them back in another order."""
     result = x.clone()
     sides = torch.randint(2, 5, (len(x),), generator=generator)
     for side in range(2, 5):
         rows = (sides == side).nonzero().squeeze(1).to(x.device)
         patches = _patches(x[rows], side)  # (B, side², C, h, w)
         order = torch.rand(patches.shape[:2], generator=generator).argsort(dim=1).to(x.device)
+        same = (order == torch.arange(side**2, device=x.device)).all(dim=1)
+        order[same] = order[same].roll(1, dims=1)  # the old order is no outlier
         patches = patches.gather(1, order[:, :, None, None, None].expand_as(patches))
         height, width = side * patches.shape[3], side * patches.shape[4]
         whole = patches.reshape(len(rows), side, side, *patches.shape[2:]).permute(0, 3, 1, 4, 2, 5)

@@ -45,7 +45,7 @@ class TrainingStep(nn.Module):
         """The terms of the loss on inputs x with labels y and, perhaps, auxiliary outliers."""
         weight = at.ramp(self.outliers.start, self.outliers.ramp)
         extra = [] if auxiliary is None else [auxiliary]
-        if weight > 0 and self.outliers.scrambled:
+        if weight > 0 and not self.outliers.is_none:
             made = scramble(x, y, round(self.outliers.scrambled * len(x)), generator)
             extra += [] if made is None else [made]
         inputs = torch.cat([x, *extra]) if extra else x
