@@ -58,8 +58,7 @@ class Contestant:
         self.generator = torch.Generator().manual_seed(0)
         self.x = torch.randn(batch, 3, 32, 32)
         self.y = torch.arange(batch) % CLASSES
-        info = self.model.head.info
-        self.scores = [SCORES[info.aleatoric], SCORES[info.epistemic]]
+        self.scores = [SCORES[name] for name in self.model.head.named_scores.values()]
         self._fit_density()
 
     def _fit_density(self) -> None:

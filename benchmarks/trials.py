@@ -119,6 +119,7 @@ VARIANTS: dict[str, Variant] = {
     "gate-logit": _fi("gate=logit"),
     "gate-evidence": _fi("gate=evidence"),
     "one-head": _fi("mix=false"),
+    "one-head-squared": _fi("mix=false", "loss=squared"),
     "no-fi": _fi("fi_reg=false", "fi_mod=false"),
     "unc": _fi("unc=true"),
     "unc-out": _fi("unc=true", "unc_id=0", "unc_outlier=1"),

@@ -64,13 +64,12 @@ def evaluate(model: Model, test: Split, ood: Mapping[str, Split] | None = None) 
     require_role(test, (Role.TEST, Role.VALIDATION), "evaluation as ID data")
     for split in ood.values():
         require_role(split, (Role.OOD_TEST, Role.OOD_VALIDATION), "evaluation as OOD data")
-    info = model.head.info
-    used = {"aleatoric": SCORES[info.aleatoric], "epistemic": SCORES[info.epistemic]}
+    used = {kind: SCORES[name] for kind, name in model.head.named_scores.items()}
     belief = model.predict(test.x)
     inside = {kind: score(belief) for kind, score in used.items()}
     beliefs = {name: model.predict(split.x) for name, split in ood.items()}
     return Evaluation(
-        method=info.name,
+        method=model.head.info.name,
         classification=metrics.classification_metrics(belief.log_probs(), test.labels),
         ood={
             name: {

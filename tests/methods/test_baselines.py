@@ -76,7 +76,9 @@ def test_info_is_complete_and_its_scores_work(name: str) -> None:
     assert info.summary
     assert info.paper
     assert 2000 < info.year < 2100
-    belief = METHODS[name](D, C).double().eval()(batch().z)
+    head = METHODS[name](D, C).double().eval()
+    head.fit_statistics([(batch().z, batch().y)], None)
+    belief = head(batch().z)
     for score in (info.aleatoric, info.epistemic):
         assert SCORES[score](belief).shape == (B,)
 

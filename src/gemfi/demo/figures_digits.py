@@ -24,7 +24,15 @@ Floats = npt.NDArray[np.float64]
 
 BINS = 15  # of the reliability diagrams, as in ECE
 _HISTOGRAM_BINS = 40
-_LOGARITHMS = {"evidence", "bare_evidence", "max_alpha", "logit_energy", "energy", "density"}
+_LOGARITHMS = {
+    "evidence",
+    "bare_evidence",
+    "max_alpha",
+    "logit_energy",
+    "energy",
+    "density",
+    "unfamiliarity",
+}
 _FILL = {"ID test": 0.75, "near OOD": 0.25, "far OOD": 0.25}
 _GAP_COLOR = "#c0392b"
 
@@ -116,8 +124,7 @@ def _sets(run: Run) -> dict[str, list[Belief]]:
 
 
 def _histogram(axes: Axes, run: Run, kind: str) -> None:
-    info = run.model.head.info
-    name = {"aleatoric": info.aleatoric, "epistemic": info.epistemic}[kind]
+    name = run.model.head.named_scores[kind]
     values = {
         group: torch.cat([SCORES[name](belief) for belief in beliefs]).numpy()
         for group, beliefs in _sets(run).items()

@@ -22,8 +22,9 @@ from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
 
 # On toys the features of the perceptron grow with the distance from the data; unit norm would
-# forget that distance, so the density looks at the raw features. Chosen on ood-validation.
-TOY_GEM = replace(PRESETS["gem-fi"], density_space="raw", rho_floor=1e-6)
+# forget that distance, so the density looks at the raw features, and the evidence of linear heads
+# would grow with it, so they look at unit ones. Chosen on ood-validation.
+TOY_GEM = replace(PRESETS["gem-fi"], feature_space="unit", density_space="raw", rho_floor=1e-6)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ SCORE_LABELS = {
     "entropy": "entropy",
     "evidence": "evidence score",
     "logit_energy": "energy of the logits",
+    "unfamiliarity": "unfamiliarity",
 }
 SET_COLORS = {"ID test": "#9aa5b4", "near OOD": "#d55e00", "far OOD": "#a3419b"}
 PART_COLORS = {"aleatoric": "#cbbf9f", "within": "#b9a1d6", "between": "#8a3b8f"}

@@ -31,8 +31,8 @@ class MethodInfo:
         paper: title of the paper.
         venue: where it appeared.
         year: when.
-        aleatoric: the score (in `SCORES`) that its authors call aleatoric.
-        epistemic: the score that they call epistemic.
+        aleatoric: the score (in `SCORES`) that stands for aleatoric uncertainty.
+        epistemic: the score that stands for epistemic uncertainty.
         passes: forward passes at inference.
         exportable: whether `forward` survives `torch.export`.
     """
@@ -147,6 +147,11 @@ class Head(nn.Module):
     def takes_outliers(self) -> bool:
         """Whether the objective has a term on outliers at all."""
         return False
+
+    @property
+    def named_scores(self) -> dict[str, str]:
+        """The scores that stand for `aleatoric` and `epistemic` under this configuration."""
+        return {"aleatoric": self.info.aleatoric, "epistemic": self.info.epistemic}
 
     def notes(self) -> list[str]:
         """What the configuration leaves out, in plain words, for the log of a run."""

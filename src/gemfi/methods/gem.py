@@ -104,6 +104,12 @@ class GEM(Head):
         """The EBM and UNC terms have an outlier half."""
         return self.config.takes_outliers
 
+    @property
+    def named_scores(self) -> dict[str, str]:
+        """Epistemic is unfamiliarity where the energy is the gate; the paper has evidence."""
+        epistemic = self.info.epistemic if self.config.gate == "energy" else "evidence"
+        return {"aleatoric": self.info.aleatoric, "epistemic": epistemic}
+
     def notes(self) -> list[str]:
         """What the configuration leaves out."""
         return self.config.notes()
@@ -343,24 +349,29 @@ def _in_space(z: Tensor, space: Space) -> Tensor:
 
 
 def _info(name: str, summary: str) -> MethodInfo:
-    return MethodInfo(name=name, summary=summary, paper=_PAPER, venue="ICML", year=2026)
+    return MethodInfo(
+        name=name,
+        summary=summary,
+        paper=_PAPER,
+        venue="ICML",
+        year=2026,
+        epistemic="unfamiliarity",
+    )
 
 
 class GEMCore(GEM):
-    """GEM-CORE: one head with the energy gate, squared error + KL."""
+    """GEM-CORE: one head, and an energy that learns from outliers and gates the evidence."""
 
-    info = _info("gem-core", "one Dirichlet head, learned energy, per-class gate, density scaler")
+    info = _info("gem-core", "one Dirichlet head gated by a learned energy, outliers, density")
 
 
 class GEMMix(GEM):
-    """GEM-MIX: K heads with a router, NLL + π-weighted KL."""
+    """GEM-MIX: GEM-CORE with K heads and a router."""
 
     info = _info("gem-mix", "GEM-CORE with K heads and a router")
 
 
 class GEMFI(GEM):
-    """GEM-FI: GEM-MIX with Fisher terms, energy terms, entropy terms and virtual outliers."""
+    """GEM-FI: GEM-MIX with Fisher penalty and Fisher modulation."""
 
-    info = _info(
-        "gem-fi", "GEM-MIX with Fisher penalty and modulation, energy training, virtual outliers"
-    )
+    info = _info("gem-fi", "GEM-MIX with Fisher penalty and Fisher modulation")

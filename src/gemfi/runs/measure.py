@@ -29,7 +29,6 @@ def measure(
         absent: names of OOD sets that are known and not here.
     """
     found = evaluate(model, inside, outside)
-    info = model.head.info
     every = {name: scores.SCORES[name] for name in scores.available(found.belief)}
     base = {name: score(found.belief) for name, score in every.items()}
     every = {
@@ -48,7 +47,7 @@ def measure(
         }
     return {
         "id": {**to_plain(SplitFacts.of(inside)), **found.classification},
-        "scores": {"aleatoric": info.aleatoric, "epistemic": info.epistemic},
+        "scores": model.head.named_scores,
         "ood": sets,
         "absent": sorted(absent),
     }
