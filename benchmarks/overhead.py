@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gemfi.methods import PRESETS, GEMConfig
+from gemfi.methods import PAPER_PRESETS, PRESETS, GEMConfig
 from gemfi.methods.base import Progress
 from gemfi.model import Model, build_model
 from gemfi.scores import SCORES
@@ -41,6 +41,7 @@ CONTESTANTS: dict[str, tuple[str, GEMConfig | None]] = {
     "gem-mix": ("gem-mix", None),
     "gem-fi": ("gem-fi", None),
     "gem-fi-k5": ("gem-fi", replace(PRESETS["gem-fi"], num_components=5)),
+    "paper-fi": ("gem-fi", PAPER_PRESETS["gem-fi"]),
 }
 PAPER_MILLIONS = {"softmax": 11.17, "gem-core": 11.24, "gem-mix": 11.38, "gem-fi-k5": 11.52}
 

@@ -48,8 +48,8 @@ class Belief:
         log_gate: (B, C) log of the per-class gate s in probability space.
         log_rho: (B,) log of the density scaler. Evidence and vacuity include it, p never does.
         log_density: (B,) log p(z).
-        log_familiarity: (B,) log of how well energy and density together fit what they are on ID
-            data; 0 is as familiar as can be.
+        log_familiarity: (B,) log of how well evidence, energy and density together fit what they
+            are on ID data; 0 is as familiar as can be.
         energy: (B,) the learned energy E(z).
         logits: (B, K, C) raw logits, where a score needs them.
         log_temperature: scalar, post-hoc temperature; acts in `log_probs` only.

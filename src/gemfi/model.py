@@ -16,7 +16,7 @@ from gemfi.data import Split
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig, Head, method
 from gemfi.normalisation import Normalisation, check_channels, standardised
-from gemfi.spectral import OFF
+from gemfi.spectral import SOFT
 
 Inputs = Tensor | npt.NDArray[Any] | Split
 
@@ -197,16 +197,16 @@ def build_model(
         num_features: D of a module without a `num_features` attribute.
         example: or a batch of inputs, to find D by a trial pass.
         normalisation: of the inputs, such as `Normalisation.of(task.train)`; None for none.
-        options: for a backbone given by name, its arguments. With `GEMConfig(sn=False)` its
-            spectral normalisation is off unless `spectral` is given; a module of your own is
+        options: for a backbone given by name, its arguments. With `GEMConfig(sn=True)` it is
+            spectrally normalised (`SOFT`) unless `spectral` is given; a module of your own is
             used as it is.
     """
     head_class = method(method_name)
     if isinstance(backbone, str):
         if backbone not in BACKBONES:
             raise InputError(f"unknown backbone {backbone!r}; known: {', '.join(BACKBONES)}")
-        if isinstance(config, GEMConfig) and not config.sn:
-            options.setdefault("spectral", OFF)
+        if isinstance(config, GEMConfig) and config.sn:
+            options.setdefault("spectral", SOFT)
         backbone = BACKBONES[backbone](**options)
     elif options:
         raise InputError(

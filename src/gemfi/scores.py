@@ -165,7 +165,7 @@ def density(belief: Belief) -> Tensor:
 
 
 def unfamiliarity(belief: Belief) -> Tensor:
-    """−log of the familiarity: energy and density in one number, 0 or more."""
+    """−log of the familiarity: evidence, energy and density in one number, 0 or more."""
     return -belief.need("log_familiarity")
 
 

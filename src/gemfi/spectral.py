@@ -11,7 +11,7 @@ the stored σ is used as it is; `refresh` brings it up to date after the last op
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -42,7 +42,10 @@ class Spectral:
             raise InputError(f"spectral bound must be positive, got {self.bound}")
 
 
-OFF = Spectral(kind="off")
+SOFT = Spectral(bound=3.0)
+"""DDU's, for convolutions and residual blocks."""
+OFF = replace(SOFT, kind="off")
+"""None; with another `kind` it has DDU's bound."""
 
 
 class SpectralLayer(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -118,14 +119,13 @@ def test_router_terms_and_repulsion() -> None:
     assert terms["router_entropy"].item() != plain["router_entropy"].item()  # π is modulated
 
 
-def test_familiarity_is_the_gate_times_rho_without_power_and_floor() -> None:
+def test_familiarity_is_evidence_gate_and_rho_without_power_and_floor() -> None:
     head = default_fitted(rho_power=1.0, rho_floor=0.0)
     belief = head(features(4)[0].double())
-    expected = belief.extra["log_gate"][:, 0] + belief.log_rho
-    torch.testing.assert_close(belief.log_familiarity, expected)
-    torch.testing.assert_close(
-        scores.evidence(belief),
-        scores.logit_energy(belief) + scores.unfamiliarity(belief),
-        rtol=1e-6,
-        atol=1e-6,
-    )
+    inside = -scores.logit_energy(head(features(3, 100)[0].double()))
+    low, middle = torch.quantile(inside, torch.tensor([0.05, 0.5]).double())
+    at = (-scores.logit_energy(belief) - low) / (middle - low)
+    own = -torch.log1p(torch.exp(-math.log(9) * at))
+    expected = own + belief.extra["log_gate"][:, 0] + belief.log_rho
+    torch.testing.assert_close(belief.log_familiarity, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(scores.unfamiliarity(belief), -belief.log_familiarity)

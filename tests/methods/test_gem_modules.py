@@ -15,17 +15,18 @@ from gemfi.methods.gem_modules import Familiarity
 NONE = torch.empty(0)
 
 
-def draw(count: int = 801, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Energies and log densities, skewed, each in units of its own."""
+def draw(count: int = 801, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Log evidences, energies and log densities, skewed, each in units of its own."""
     rng = np.random.default_rng(seed)
+    log_evidence = 6 - 0.4 * rng.gamma(2, size=count)
     energy = -2 + 5 * rng.gamma(2, size=count)
     log_density = 1700 - 30 * rng.gamma(2, size=count)
-    return torch.tensor(energy), torch.tensor(log_density)
+    return torch.tensor(log_evidence), torch.tensor(energy), torch.tensor(log_density)
 
 
-def fitted(energy: Tensor, log_density: Tensor) -> Familiarity:
+def fitted(log_evidence: Tensor, energy: Tensor, log_density: Tensor) -> Familiarity:
     found = Familiarity().double()
-    found.fit(energy, log_density)
+    found.fit(log_evidence, energy, log_density)
     return found
 
 
@@ -37,65 +38,68 @@ def by_hand(known: Tensor, at: Tensor) -> np.ndarray:
 
 class TestFamiliarity:
     def test_is_a_product_of_memberships(self) -> None:
-        (energy, log_density), at = draw(), draw(50, seed=1)
-        found = fitted(energy, log_density)(*at)
-        assert found is not None
-        expected = by_hand(-energy, -at[0]) + by_hand(log_density, at[1])
+        known, at = draw(), draw(50, seed=1)
+        found = fitted(*known)(*at)
+        expected = by_hand(known[0], at[0]) + by_hand(-known[1], -at[1]) + by_hand(known[2], at[2])
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
-    def test_either_may_be_absent(self) -> None:
-        (energy, log_density), at = draw(), draw(50, seed=1)
-        by_energy = fitted(energy, NONE)(at[0], None)
-        by_density = fitted(NONE, log_density)(None, at[1])
-        np.testing.assert_allclose(by_energy, by_hand(-energy, -at[0]), rtol=1e-9)
-        np.testing.assert_allclose(by_density, by_hand(log_density, at[1]), rtol=1e-9)
-        assert fitted(NONE, NONE)(None, None) is None
+    def test_energy_and_density_may_be_absent(self) -> None:
+        (evidence, energy, log_density), at = draw(), draw(50, seed=1)
+        first = by_hand(evidence, at[0])
+        alone = fitted(evidence, NONE, NONE)(at[0], None, None)
+        by_energy = fitted(evidence, energy, NONE)(at[0], at[1], None)
+        by_density = fitted(evidence, NONE, log_density)(at[0], None, at[2])
+        np.testing.assert_allclose(alone, first, rtol=1e-9)
+        np.testing.assert_allclose(by_energy, first + by_hand(-energy, -at[1]), rtol=1e-9)
+        np.testing.assert_allclose(by_density, first + by_hand(log_density, at[2]), rtol=1e-9)
 
     def test_a_half_at_the_worst_twentieth_and_nine_tenths_at_the_median(self) -> None:
-        energy, log_density = draw()
-        found = fitted(energy, log_density)
-        at = torch.tensor(np.quantile(energy.numpy(), [0.95, 0.5]))
-        assert found.of_energy(at).exp().tolist() == pytest.approx([0.5, 0.9], rel=1e-9)
+        known = draw()
+        at = torch.tensor(np.quantile(known[1].numpy(), [0.95, 0.5]))
+        assert fitted(*known).of_energy(at).exp().tolist() == pytest.approx([0.5, 0.9], rel=1e-9)
 
     def test_before_the_fit_the_energy_is_a_logit(self) -> None:
         energy = torch.linspace(-5, 5, 11).double()
         found = Familiarity().double()
         expected = 1 / (1 + np.exp(energy.numpy()))
         np.testing.assert_allclose(found.of_energy(energy).exp().numpy(), expected)
-        assert found(energy, energy) is None
+        assert found(energy, energy, energy) is None
 
     def test_one_of_them_far_out_is_enough(self) -> None:
-        energy, log_density = draw()
-        usual = energy.median().repeat(3), log_density.median().repeat(3)
-        usual[0][1] += 500
-        usual[1][2] -= 3000
-        found = fitted(energy, log_density)(*usual)
+        known = draw()
+        usual = [each.median().repeat(4) for each in known]
+        usual[0][1] -= 100
+        usual[1][2] += 500
+        usual[2][3] -= 3000
+        found = fitted(*known)(*usual)
         assert found is not None
-        assert found[0].item() == pytest.approx(2 * math.log(0.9), rel=1e-6)
+        assert found[0].item() == pytest.approx(3 * math.log(0.9), rel=1e-6)
         assert (found[1:] < -50).all()
         assert torch.isfinite(found).all()
 
-    def test_falls_with_energy_and_rises_with_density_up_to_zero(self) -> None:
-        energy, log_density = draw()
-        found = fitted(energy, log_density)
+    def test_rises_with_evidence_and_density_and_falls_with_energy_up_to_zero(self) -> None:
+        known = draw()
+        found = fitted(*known)
+        middle = [each.median().repeat(91) for each in known]
         steps = torch.linspace(-200, 200, 91).double()
-        still = log_density.median().repeat(91)
-        assert (found(energy.median() + steps, still).diff() <= 0).all()
-        assert (found(energy.median().repeat(91), still + steps).diff() >= 0).all()
-        far = found(energy.min()[None] - 1e4, log_density.max()[None] + 1e6)
+        for place, sign in ((0, 1), (1, -1), (2, 1)):
+            at = [each + steps * (place == index) for index, each in enumerate(middle)]
+            assert (sign * found(*at).diff() >= 0).all()
+            assert found(*at).diff().abs().max() > 0
+        far = found(torch.tensor([1e4]), torch.tensor([-1e4]), torch.tensor([1e6]))
         assert far.item() == pytest.approx(0, abs=1e-9)
 
     def test_values_that_never_differ(self) -> None:
-        found = fitted(torch.full((50,), 2.0).double(), NONE)
-        at = found(torch.tensor([2.0, 9.0, -9.0]).double(), None)
-        assert torch.isfinite(at).all()
-        assert at[1] < at[0] < at[2]
+        same = torch.full((50,), 2.0).double()
+        found = fitted(same, NONE, NONE)(torch.tensor([2.0, -9.0, 9.0]).double(), None, None)
+        assert torch.isfinite(found).all()
+        assert found[1] < found[0] < found[2]
 
     def test_refuses_what_is_not_finite(self) -> None:
-        energy, log_density = draw()
-        energy[3] = math.nan
+        known = draw()
+        known[1][3] = math.nan
         with pytest.raises(InputError, match="all of them finite"):
-            fitted(energy, log_density)
+            fitted(*known)
 
     def test_a_refit_replaces_the_fit(self) -> None:
         found = fitted(*draw(seed=3))

@@ -132,7 +132,7 @@ def test_evaluate_shows_every_score_of_one_run(finished: Path, capsys: Capture) 
     text = printed(["evaluate", str(finished)], capsys)
     entry = Run.open(finished).metrics()["test"]["ood"]["cluster"]
     for score, values in entry["by_score"].items():
-        mark = {"evidence": " (epistemic)", "max_prob": " (aleatoric)"}.get(score, "")
+        mark = {"unfamiliarity": " (epistemic)", "max_prob": " (aleatoric)"}.get(score, "")
         assert any(
             row.startswith(f"  {score}{mark} ") and f"{values['auroc']:.2f}" in row
             for row in text.splitlines()

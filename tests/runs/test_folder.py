@@ -58,9 +58,9 @@ def test_the_numbers_are_those_of_evaluation(finished: Path) -> None:
     assert numbers["test"]["ood"].keys() == {"cluster", "ring"}
     for name, section in (("validation", numbers["validation"]), ("test", numbers["test"])):
         assert section["id"]["role"] == name
-        assert section["scores"] == {"aleatoric": "max_prob", "epistemic": "evidence"}
+        assert section["scores"] == {"aleatoric": "max_prob", "epistemic": "unfamiliarity"}
         for entry in section["ood"].values():
-            assert entry["by_score"]["evidence"] == entry["epistemic"]
+            assert entry["by_score"]["unfamiliarity"] == entry["epistemic"]
             assert entry["by_score"]["max_prob"] == entry["aleatoric"]
             assert entry["by_score"].keys() == SCORES.keys()  # GEM-FI has all of them
             assert entry["n"] == 500

@@ -54,7 +54,7 @@ def test_what_is_left_out_is_filled_in() -> None:
         "width": 16,
         "depth": 1,
         "dropout": 0.0,
-        "spectral": {"kind": "off", "bound": 1.0},
+        "spectral": {"kind": "off", "bound": 3.0},
     }
 
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from gemfi.backbones.inputs import check_images
 from gemfi.errors import InputError
-from gemfi.spectral import Conv2d, Spectral
+from gemfi.spectral import OFF, Conv2d, Spectral
 
 
 class ConvNet(nn.Module):
@@ -32,7 +32,7 @@ class ConvNet(nn.Module):
         channels: int = 64,
         *,
         dropout: float = 0.0,
-        spectral: Spectral = Spectral(bound=3.0),  # noqa: B008 - frozen
+        spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
         if size < 8:

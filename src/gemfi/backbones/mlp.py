@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from gemfi.backbones.inputs import check_rows
 from gemfi.errors import InputError
-from gemfi.spectral import Linear, Spectral, SpectralLayer
+from gemfi.spectral import OFF, Linear, Spectral, SpectralLayer
 
 
 class MLP(nn.Module):
@@ -32,7 +32,7 @@ class MLP(nn.Module):
         depth: int = 4,
         *,
         dropout: float = 0.0,
-        spectral: Spectral = Spectral(bound=3.0),  # noqa: B008 - frozen
+        spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
         if min(in_features, width) < 1 or depth < 0:

@@ -10,10 +10,9 @@ from torch.nn import functional
 
 from gemfi.backbones.inputs import check_images
 from gemfi.errors import InputError
-from gemfi.spectral import Conv2d, Spectral
+from gemfi.spectral import OFF, Conv2d, Spectral
 
 Shortcut = Literal["pool", "project"]
-_SOFT = Spectral(bound=3.0)
 
 
 class ResNet18(nn.Module):
@@ -37,7 +36,7 @@ class ResNet18(nn.Module):
         width: int = 64,
         *,
         dropout: float = 0.0,
-        spectral: Spectral = _SOFT,
+        spectral: Spectral = OFF,
         shortcut: Shortcut = "pool",
     ) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ class Choices:
         method: see gemfi methods.
         recipe: the library's settings, or the paper's (mnist and cifar10).
         backbone: convnet, resnet18 or mlp; by default what suits the task's samples.
-        backbone_options: such as width=16 dropout=0.1 spectral.kind=off.
+        backbone_options: such as width=16 dropout=0.1 spectral.kind=soft.
         epochs: passes over the training data.
         batch_size: samples a step.
         learning_rate: the largest.

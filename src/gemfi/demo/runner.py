@@ -19,6 +19,7 @@ from gemfi.data import TASKS, Task
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.methods import PRESETS
 from gemfi.model import Model, build_model
+from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig, fit
 
 # On toys the features of the perceptron grow with the distance from the data; unit norm would
@@ -153,6 +154,10 @@ def _build(plan: Plan, task: Task, *, quick: bool) -> Model:
         options: dict[str, Any] = {"size": 8, "channels": 24 if quick else 32}
         backbone = "convnet"
     else:
-        options = {"in_features": task.train.x.shape[1], "width": 128 if quick else 64}
+        options = {
+            "in_features": task.train.x.shape[1],
+            "width": 128 if quick else 64,
+            "spectral": SOFT,
+        }
         backbone = "mlp"
     return build_model(plan.method, backbone, task.num_classes, config=plan.config, **options)

@@ -151,7 +151,7 @@ class GEM(Head):
             parts,
             log_rho=log_rho,
             log_density=log_density,
-            log_familiarity=self.familiarity(parts.energy, log_density),
+            log_familiarity=self.familiarity(parts.log_evidence(), parts.energy, log_density),
             energy=energy,
             logits=parts.logits,
             extra=extra,
@@ -324,11 +324,13 @@ class GEM(Head):
         densities: list[Tensor] = []
         energies: dict[str, list[Tensor]] = {}
         learned: list[Tensor] = []
+        evidence: list[Tensor] = []
         for z, _ in batches:
             parts = self.parts(z)
             log_density = None if self.density is None else self.log_density(z)
             if log_density is not None:
                 densities.append(log_density)
+            evidence.append(parts.log_evidence())
             if parts.energy is not None:
                 learned.append(parts.energy)
             found = self.report.energies(parts.energy, log_density, parts.logits, parts.log_weight)
@@ -336,7 +338,7 @@ class GEM(Head):
                 energies.setdefault(name, []).append(energy)
         if self.scaler is not None:
             self.scaler.fit(_joined(densities))
-        self.familiarity.fit(_joined(learned), _joined(densities))
+        self.familiarity.fit(_joined(evidence), _joined(learned), _joined(densities))
         self.report.fit({name: torch.cat(values) for name, values in energies.items()})
 
 

@@ -67,6 +67,10 @@ class Parts(NamedTuple):
     logits: Tensor
     log_alpha: Tensor
 
+    def log_evidence(self) -> Tensor:
+        """Log Σ_k π_k Σ_c exp u_kc (B,), the evidence before gate and clip."""
+        return -dirichlet.logit_energy(self.logits, self.log_weight)
+
     def rows(self, rows: slice) -> Parts:
         """Some of the batch."""
         return Parts(*(None if each is None else each[rows] for each in self))  # type: ignore[arg-type]
@@ -113,12 +117,11 @@ class Perceptron(nn.Module):
 
 
 class Familiarity(Fitted):
-    """How well an input fits what the model knows: a product of two memberships.
+    """How well an input fits what the model knows: a product of three memberships.
 
-    Energy and log density each become a membership σ((x − a)/b), x = −E or log p(z), which is 1/2
-    at the lowest twentieth of ID data and 0.9 at their median. So each counts in units of its own
-    spread on ID data: one that is within its usual range says nothing, and either of them far out
-    is enough. Evidence takes no part, for it is low for ambiguous inputs too.
+    Log evidence, −energy and log density each become a membership σ((x − a)/b), which is 1/2 at the
+    lowest twentieth of ID data and 0.9 at their median. So each counts in units of its own spread
+    on ID data: one that is within its usual range says nothing, and any of them far out is enough.
     """
 
     location: Tensor
@@ -126,30 +129,33 @@ class Familiarity(Fitted):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("location", torch.zeros(2))  # of −E and of log p(z)
-        self.register_buffer("scale", torch.ones(2))
+        self.register_buffer("location", torch.zeros(3))  # of log α0, −E and log p(z)
+        self.register_buffer("scale", torch.ones(3))
 
     @torch.no_grad()
-    def fit(self, energy: Tensor, log_density: Tensor) -> None:
-        """Set location and scale from energies and log densities (N,) of ID data, or none."""
-        for index, values in enumerate((-energy, log_density)):
+    def fit(self, log_evidence: Tensor, energy: Tensor, log_density: Tensor) -> None:
+        """Set locations and scales from values (N,) on ID data; what is empty takes no part."""
+        for index, values in enumerate((log_evidence, -energy, log_density)):
             if len(values):
                 self.location[index], self.scale[index] = membership(values)
         self.mark_fitted()
 
-    def forward(self, energy: Tensor | None, log_density: Tensor | None) -> Tensor | None:
-        """Log familiarity (B,), at most 0; None before it is fitted, or without both."""
+    def forward(
+        self, log_evidence: Tensor, energy: Tensor | None, log_density: Tensor | None
+    ) -> Tensor | None:
+        """Log familiarity (B,), at most 0; None before it is fitted."""
         if not self.fitted:
             return None
-        of_energy = None if energy is None else self.of_energy(energy)
-        if log_density is None:
-            return of_energy
-        of_density = self._log_membership(1, log_density)
-        return of_density if of_energy is None else of_energy + of_density
+        found = self._log_membership(0, log_evidence)
+        if energy is not None:
+            found = found + self.of_energy(energy)
+        if log_density is not None:
+            found = found + self._log_membership(2, log_density)
+        return found
 
     def of_energy(self, energy: Tensor) -> Tensor:
         """Log membership (B,) by the energy; log σ(−E) before it is fitted."""
-        return self._log_membership(0, -energy)
+        return self._log_membership(1, -energy)
 
     def _log_membership(self, index: int, values: Tensor) -> Tensor:
         return functional.logsigmoid((values - self.location[index]) / self.scale[index])

@@ -26,7 +26,7 @@ from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
 from gemfi.recipes import Recipe, gem_config, paper_recipe
 from gemfi.runs.plain import decode, from_plain, parse, split_setting, to_plain, with_settings
-from gemfi.spectral import OFF, Spectral
+from gemfi.spectral import SOFT, Spectral
 from gemfi.training import TrainConfig
 
 T = TypeVar("T")
@@ -119,8 +119,8 @@ class RunSpec:
                 "kind, or call fit(auxiliary=...)"
             )
         options = dict(self.backbone_options)
-        if isinstance(head, GEMConfig) and not head.sn:
-            options.setdefault("spectral", OFF)  # as build_model has it
+        if isinstance(head, GEMConfig) and head.sn:
+            options.setdefault("spectral", SOFT)  # as build_model has it
         # through plain values, so that 15 and 15.0 are one setting
         object.__setattr__(self, "head", None if head is None else _checked(head, "head"))
         object.__setattr__(self, "train", _checked(self.train, "train"))
