@@ -41,7 +41,8 @@ def two_moons(runs: Sequence[Run]) -> Caption:
     total = len(runs[0].task.train)
     density = (
         f"the evidence of {_names(with_rho)} includes the density scaler ρ, which here looks at "
-        "raw features and not, as by default, at unit-norm ones (chosen on OOD-validation data)"
+        "raw features and not, as by default, at unit-norm ones, and the gate of its energy "
+        "(chosen on OOD-validation data)"
         if with_rho
         else "none of these methods has a density scaler"
     )
@@ -113,9 +114,9 @@ def histograms(runs: Sequence[Run]) -> Caption:
             "Above the line the test digits 0 to 6, below it what was never seen: near, the digits "
             "8 and 9; far, noise, inverted and shuffled images. To the right is more uncertain; "
             "the less the two sides overlap, the higher the AUROC (far: the mean of the three "
-            "sets, as in the table). Each side has its own vertical scale; the axis of 1 − max p "
-            "is logarithmic, the epistemic scores are logarithms already; the outermost 0.5 % at "
-            "either end are counted in the last bins."
+            "sets, as in the table). Each side has its own vertical scale; the axes of "
+            "1 − max p and of unfamiliarity are logarithmic, the other scores are logarithms "
+            "already; the outermost 0.5 % at either end are counted in the last bins."
         ),
         alt=(
             f"Histograms of the aleatoric and the epistemic score of {_names(runs)} on ID, "

@@ -31,7 +31,6 @@ _LOGARITHMS = {
     "logit_energy",
     "energy",
     "density",
-    "unfamiliarity",
 }
 _FILL = {"ID test": 0.75, "near OOD": 0.25, "far OOD": 0.25}
 _GAP_COLOR = "#c0392b"
