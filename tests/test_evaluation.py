@@ -17,6 +17,7 @@ TASK = two_moons(n=100)
 @pytest.mark.parametrize("name", list(METHODS))
 def test_rows_hold_the_metrics_of_the_methods_own_scores(name: str) -> None:
     model = build_model(name, "mlp", 2, in_features=2, width=8)
+    model.head.fit_statistics([(model.embed(TASK.train), TASK.train.labels)], None)
     row = evaluate(model, TASK.test, TASK.ood_test).row("cluster")
     inside, outside = model.predict(TASK.test.x), model.predict(TASK.ood_test["cluster"].x)
     for kind in ("aleatoric", "epistemic"):
@@ -28,6 +29,12 @@ def test_rows_hold_the_metrics_of_the_methods_own_scores(name: str) -> None:
     assert row["brier"] == pytest.approx(metrics.brier(inside.probs(), TASK.test.labels))
     assert row["ece"] == pytest.approx(metrics.ece(inside.probs(), TASK.test.labels))
     assert (row["method"], row["ood"]) == (name, "cluster")
+
+
+def test_a_model_that_was_never_trained_says_so() -> None:
+    model = build_model("gem-fi", "mlp", 2, in_features=2, width=8)
+    with pytest.raises(InputError, match=r"no `log_familiarity`: .* or not before it is trained"):
+        evaluate(model, TASK.test)
 
 
 def test_each_place_takes_its_roles_only() -> None:

@@ -125,7 +125,8 @@ class Belief:
         value: Tensor | None = getattr(self, name)
         if value is None:
             raise InputError(
-                f"this belief has no `{name}`: the method that made it does not compute it"
+                f"this belief has no `{name}`: the method that made it does not compute it, or not "
+                "before it is trained"
             )
         return value
 
