@@ -24,10 +24,10 @@ class Fitted(nn.Module):
         self.register_buffer("filled", torch.tensor(fitted))
         self.register_load_state_dict_post_hook(_restore)  # type: ignore[no-untyped-call]
 
-    def mark_fitted(self) -> None:
-        """Say that the statistics are there."""
-        self.filled.fill_(True)
-        self.fitted = True
+    def mark_fitted(self, *, fitted: bool = True) -> None:
+        """Say that the statistics are there, or not any more."""
+        self.filled.fill_(fitted)
+        self.fitted = fitted
 
 
 def _restore(module: nn.Module, _incompatible: object) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gemfi import scores
 from gemfi.methods import GEMFI, METHODS, PRESETS
+from gemfi.methods.base import DataFacts
 from gemfi.outliers import OutlierConfig
 from support.gem import C, D, features, objective, perceptron
 
@@ -56,7 +57,7 @@ def test_forward_step_by_step() -> None:
     torch.testing.assert_close(belief.extra["log_gate"].exp(), gate[:, None])
     for k in range(3):
         u = z @ head.heads.layers[0].weight[k].T + head.heads.layers[0].bias[k]
-        alpha = gate[:, None] * torch.exp(u.clamp(-10, 10)) + 1e-8
+        alpha = gate[:, None] * (torch.exp(u.clamp(-10, 10)) + 1e-8)
         torch.testing.assert_close(belief.log_p[:, k].exp(), alpha / alpha.sum(1, keepdim=True))
         torch.testing.assert_close(belief.log_evidence[:, k].exp(), alpha.sum(1))
 
@@ -66,7 +67,7 @@ def test_energy_gate_moves_the_evidence_and_not_the_prediction() -> None:
     open_.load_state_dict(gated.state_dict())
     z = features()[0].double()
     one, other = gated(z), open_(z)
-    torch.testing.assert_close(one.probs(), other.probs(), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(one.probs(), other.probs(), rtol=1e-12, atol=1e-12)
     moved = one.log_total_evidence() - other.log_total_evidence()
     torch.testing.assert_close(moved, one.extra["log_gate"][:, 0], rtol=1e-5, atol=1e-6)
     assert gated.gate is None
@@ -129,3 +130,32 @@ def test_familiarity_is_evidence_gate_and_rho_without_power_and_floor() -> None:
     expected = own + belief.extra["log_gate"][:, 0] + belief.log_rho
     torch.testing.assert_close(belief.log_familiarity, expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(scores.unfamiliarity(belief), -belief.log_familiarity)
+
+
+def test_a_gate_that_is_nearly_shut_leaves_the_prediction_alone() -> None:
+    head = default()
+    z = features()[0].double()
+    before = head(z)
+    with torch.no_grad():
+        head.energy.layers[-1].bias += 20.0  # E rises by 100
+    after = head(z)
+    moved = before.log_total_evidence() - after.log_total_evidence()
+    assert bool((moved > 90).all())
+    for k in range(3):
+        torch.testing.assert_close(after.log_p[:, k], before.log_p[:, k])
+
+
+def test_training_again_forgets_the_old_calibration() -> None:
+    head = default_fitted()
+    assert head.familiarity.fitted
+    head.prepare(DataFacts(torch.ones(C), 10))
+    z = features()[0].double()
+    belief = head(z)
+    assert belief.log_familiarity is None
+    gate = torch.sigmoid(-belief.energy)
+    torch.testing.assert_close(belief.extra["log_gate"].exp()[:, 0], gate)
+
+
+def test_a_gate_without_energy_training_is_noted() -> None:
+    assert "its gate means nothing" in " ".join(replace(PRESETS["gem-fi"], ebm=False).notes())
+    assert "its gate means nothing" not in " ".join(PRESETS["gem-fi"].notes())

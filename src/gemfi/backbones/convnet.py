@@ -14,8 +14,7 @@ from gemfi.spectral import OFF, Conv2d, Spectral
 class ConvNet(nn.Module):
     """Three convolutions of `channels` 5×5 filters, each with 2×2 max pooling and ReLU.
 
-    A 28×28 image becomes 64·3·3 = 576 features. Spectral normalisation is soft with c = 3 by
-    default.
+    A 28×28 image becomes 64·3·3 = 576 features.
 
     Args:
         in_channels: channels of the input.

@@ -1,8 +1,9 @@
 """The GEM head: K Dirichlet heads, a learned energy, a per-class gate, a router, a density scaler.
 
 The flow (`docs/mathematics.md`): E = energy(z), ŝ = σ(E), π = router([z, ŝ]), u_k = h_k(z)/T,
-α_k = s·exp(clip u_k) + ε with the gate s, p̂ = Σ π_k α_k/α0_k. By default s = σ(−E), the probability
-of not being an outlier; the paper's gate([z, ŝ]), one value a class, is an option.
+α_k = s·(exp(clip u_k) + ε) with the gate s, p̂ = Σ π_k α_k/α0_k. By default s = σ(−E), the
+probability of not being an outlier, and after training σ((a − E)/b). The paper's gate([z, ŝ]), one
+value a class, is an option.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gemfi import dirichlet, losses
 from gemfi.belief import Belief
 from gemfi.density import ClassGaussians, DensityScaler, Statistics
 from gemfi.methods import gem_terms
-from gemfi.methods.base import Batch, FeatureBatches, Head, MethodInfo, Progress
+from gemfi.methods.base import Batch, DataFacts, FeatureBatches, Head, MethodInfo, Progress
 from gemfi.methods.gem_config import PRESETS, GEMConfig, Space
 from gemfi.methods.gem_modules import EnergyReport, Familiarity, Parts, Perceptron, sizes_of, unit
 from gemfi.outliers import OutlierConfig
@@ -110,6 +111,11 @@ class GEM(Head):
         epistemic = self.info.epistemic if self.config.gate == "energy" else "evidence"
         return {"aleatoric": self.info.aleatoric, "epistemic": epistemic}
 
+    def prepare(self, facts: DataFacts) -> None:
+        """Forget the calibration of an earlier training: the gate is σ(−E) while it learns."""
+        del facts
+        self.familiarity.reset()
+
     def notes(self) -> list[str]:
         """What the configuration leaves out."""
         return self.config.notes()
@@ -192,9 +198,16 @@ class GEM(Head):
         return torch.log(low + (high - low) * opened)
 
     def _log_alpha(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
-        return self._plus_epsilon(
+        log_alpha = self._plus_epsilon(
             self._log_evidence(self._gated_logits(logits, log_gate), log_gate)
         )
+        return log_alpha + self._common_scale(log_gate)
+
+    def _common_scale(self, log_gate: Tensor | None) -> Tensor | float:
+        """The gate of the energy, on ε too: it never changes p, however small it is."""
+        if self.config.gate == "energy" and log_gate is not None:
+            return log_gate.unsqueeze(1)
+        return 0.0
 
     def _gated_logits(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
         if self.config.gate == "logit" and log_gate is not None:
@@ -202,9 +215,9 @@ class GEM(Head):
         return logits
 
     def _log_evidence(self, logits: Tensor, log_gate: Tensor | None) -> Tensor:
-        """Log of α before ε is added."""
+        """Log of α before ε is added and before a common scale."""
         clipped = logits.clamp(-self.config.clip, self.config.clip)
-        if self.config.gate in ("energy", "evidence") and log_gate is not None:
+        if self.config.gate == "evidence" and log_gate is not None:
             return clipped + log_gate.unsqueeze(1)
         return clipped
 
@@ -278,7 +291,8 @@ class GEM(Head):
             logits = self._gated_logits(inside.logits, inside.log_gate)
             kept = (logits.abs() <= config.clip).to(log_p.dtype)
             log_evidence = self._log_evidence(logits, inside.log_gate)
-            factor = kept * torch.exp(log_evidence - inside.log_alpha)
+            log_alpha = inside.log_alpha - self._common_scale(inside.log_gate)
+            factor = kept * torch.exp(log_evidence - log_alpha)
         return dirichlet.fisher_proxy(log_p, label.unsqueeze(1), factor)
 
     # -- density --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""GEMConfig: every choice of the GEM family, and the presets of the paper.
+"""GEMConfig: every choice of the GEM family, our presets and the paper's.
 
 The seven switches are those of the paper's ablation. Where the paper contradicts itself or its
-code, the first value of an option is the default; `docs/mathematics.md` says why.
+code, or a trial spoke against it, `docs/mathematics.md` lists the default and the options.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GEMConfig:
     Attributes:
         sn: switch SN, spectral normalisation of the head's modules (and, through
             `build_model`, of a backbone given by name).
-        core: switch CORE, the energy and the per-class gate.
+        core: switch CORE, the energy and the gate.
         mix: switch MIX, K heads and a router; off means one head.
         fi_reg: switch FI-Reg, the Fisher penalty.
         fi_mod: switch FI-Mod, Fisher modulation of the router in training.
@@ -223,6 +223,8 @@ class GEMConfig:
                 notes.append("no outliers: the EBM term only pulls the energy of ID features down")
             if self.unc:
                 notes.append("no outliers: the UNC term only lowers the entropy of ID predictions")
+        if self.core and self.gate == "energy" and not self.ebm:
+            notes.append("EBM is off: the energy learns nothing, and its gate means nothing")
         if self.fi_mod and self.components == 1:
             notes.append("one head: Fisher modulation changes nothing")
         if self.gate == "prob" and self.core:

@@ -57,8 +57,9 @@ def sizes_of(name: Literal["linear", "paper", "released"]) -> Sizes:
 class Parts(NamedTuple):
     """What the modules say of a batch of features, before they are put together.
 
-    `energy` (B,) and `log_gate` (B, C) are None where the switches leave them out; `logits` and
-    `log_alpha` are (B, K, C), `log_weight` (B, K). α already carries a logit or evidence gate.
+    `energy` (B,) and `log_gate`, (B, C) or for the energy's gate (B, 1), are None where the
+    switches leave them out; `logits` and `log_alpha` are (B, K, C), `log_weight` (B, K). α already
+    carries any gate but that on probabilities.
     """
 
     energy: Tensor | None
@@ -139,6 +140,12 @@ class Familiarity(Fitted):
             if len(values):
                 self.location[index], self.scale[index] = membership(values)
         self.mark_fitted()
+
+    def reset(self) -> None:
+        """Forget the fit."""
+        self.location.zero_()
+        self.scale.fill_(1.0)
+        self.mark_fitted(fitted=False)
 
     def forward(
         self, log_evidence: Tensor, energy: Tensor | None, log_density: Tensor | None
