@@ -105,7 +105,8 @@ class Support:
         evidence: of the evidence, ρ included, with the distance; negative.
         gate: of the mean gate with the distance; negative.
         gate_energy: of the mean gate with the energy; negative.
-        label_changes: share of inputs whose most probable class the gate changes.
+        label_changes: share of inputs whose most probable class a gate on probabilities changes;
+            0 for gates that are part of α, which cannot be undone here.
     """
 
     energy: float | None

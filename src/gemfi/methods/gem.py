@@ -109,7 +109,7 @@ class GEM(Head):
     def named_scores(self) -> dict[str, str]:
         """Epistemic is unfamiliarity where the energy is the gate; the paper has evidence."""
         epistemic = self.info.epistemic if self.config.gate == "energy" else "evidence"
-        return {"aleatoric": self.info.aleatoric, "epistemic": epistemic}
+        return {**super().named_scores, "epistemic": epistemic}
 
     def prepare(self, facts: DataFacts) -> None:
         """Forget the calibration of an earlier training: the gate is σ(−E) while it learns."""
@@ -255,7 +255,7 @@ class GEM(Head):
     def _outlier_terms(self, outside: Parts | None, weight: float) -> dict[str, Tensor]:
         if outside is None:
             return {}
-        log_p = self._belief(outside).log_probs()
+        log_p = self._belief(outside).log_probs() if self.config.unc else None
         terms = gem_terms.on_outliers(self.config, outside, log_p)
         return {name: weight * term for name, term in terms.items()}
 

@@ -53,13 +53,13 @@ def router(config: GEMConfig, inside: Parts) -> Terms:
     return terms
 
 
-def on_outliers(config: GEMConfig, outside: Parts, log_p: Tensor) -> Terms:
-    """The outlier halves of EBM and UNC, and the repulsion of the heads."""
+def on_outliers(config: GEMConfig, outside: Parts, log_p: Tensor | None) -> Terms:
+    """The outlier halves of EBM and, where predictions log p̂ are given, of UNC; repulsion."""
     terms = {}
     if config.ebm and outside.energy is not None:
         pushed = losses.energy_outside(outside.energy, config.ebm_margin, config.ebm_clip)
         terms["energy_outliers"] = config.ebm_outlier_weight * pushed
-    if config.unc and config.unc_outlier:
+    if log_p is not None and config.unc_outlier:
         spread = losses.mean_entropy(log_p)
         terms["entropy_outliers"] = -config.unc_weight * config.unc_outlier * spread
     if config.repulsion and config.components > 1:
