@@ -10,22 +10,23 @@ and at nothing else, and appends one line to the records; a trial that is there 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gemfi import diagnostics, metrics, scores
+from gemfi import diagnostics, losses, metrics, scores
 from gemfi.belief import Belief
-from gemfi.data import TASKS, Split, Task
+from gemfi.data import TASKS, Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.density import ClassGaussians
 from gemfi.methods import METHODS
@@ -33,6 +34,7 @@ from gemfi.methods.gem_config import PAPER_PRESETS
 from gemfi.methods.gem_modules import unit
 from gemfi.model import Model, build_model
 from gemfi.runs.plain import with_settings
+from gemfi.runs.record import environment
 from gemfi.spectral import OFF
 from gemfi.training import TrainConfig, fit
 
@@ -48,6 +50,7 @@ class Budget:
     options: Mapping[str, Any]
     train: TrainConfig
     images: int | None = None  # of the training split; None for all
+    held: tuple[int, ...] = ()  # classes kept out of training, which become the OOD data
 
 
 _MNIST = TrainConfig(epochs=5, batch_size=128, learning_rate=1e-3)
@@ -83,6 +86,46 @@ BUDGETS = {
     "cifar10-small": Budget("cifar10", "resnet18", {"width": 8}, replace(_CIFAR, epochs=8), 15_000),
     "cifar10": Budget("cifar10", "resnet18", {"width": 16}, _CIFAR),
 }
+BUDGETS |= {
+    f"digits-without-{a}{b}": replace(BUDGETS["digits"], held=(a, b))
+    for a, b in ((0, 1), (2, 3), (4, 5), (3, 6))
+}
+BUDGETS["cifar10-small-without-39"] = replace(BUDGETS["cifar10-small"], held=(3, 9))
+
+
+class Data(NamedTuple):
+    """What a trial may see."""
+
+    train: Split
+    validation: Split
+    outside: Mapping[str, Split]
+
+
+def load(budget: Budget) -> tuple[Task, Data]:
+    """The data of a budget. Held-out classes of the training data stand in for near OOD."""
+    task = TASKS[budget.task]()
+    train = task.train
+    if budget.images is not None:
+        train = Split(
+            train.x[: budget.images], train.labels[: budget.images], train.role, train.name
+        )
+    if not budget.held:
+        return task, Data(train, task.validation, task.ood_validation)
+    kept = [label for label in range(task.num_classes) if label not in budget.held]
+    inside = Data(_only(train, kept), _only(task.validation, kept), {})
+    x = _only(task.validation, budget.held).x
+    if len(x) < 500:  # digits have 126 images for validation
+        x = torch.cat([_only(train, budget.held).x, x])
+    held = Split(x, None, Role.OOD_VALIDATION, "held out")
+    return task, inside._replace(outside={"held-out": held, **task.ood_validation})
+
+
+def _only(split: Split, labels: Sequence[int]) -> Split:
+    """The samples of some classes, which are numbered anew."""
+    chosen = torch.tensor(labels)
+    rows = torch.isin(split.labels, chosen)
+    renumbered = (split.labels[rows, None] == chosen).to(torch.int64).argmax(dim=1)
+    return Split(split.x[rows], renumbered, split.role, split.name)
 
 
 @dataclass(frozen=True)
@@ -124,6 +167,7 @@ VARIANTS: dict[str, Variant] = {
     "unc": _fi("unc=true"),
     "unc-out": _fi("unc=true", "unc_id=0", "unc_outlier=1"),
     "no-kl": _fi("kl_weight=0"),
+    "kl-5": _fi("kl_weight=0.00001"),
     "kl-3": _fi("kl_weight=0.001"),
     "kl-2": _fi("kl_weight=0.01"),
     "unit": _fi("feature_space=unit"),
@@ -147,12 +191,7 @@ VARIANTS: dict[str, Variant] = {
 def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, Any]:
     """Train one variant and measure it."""
     budget, variant = BUDGETS[budget_name], VARIANTS[name]
-    task = TASKS[budget.task]()
-    train = task.train
-    if budget.images is not None:
-        train = Split(
-            train.x[: budget.images], train.labels[: budget.images], train.role, train.name
-        )
+    task, data = load(budget)
     start = PAPER_PRESETS if variant.paper else {}
     config = start.get(variant.method, METHODS[variant.method].default_config())
     config = with_settings(config, variant.changes, "changes")
@@ -161,7 +200,7 @@ def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, 
     model = build_model(
         variant.method,
         budget.backbone,
-        task.num_classes,
+        task.num_classes - len(budget.held),
         config=config,
         normalisation=task.normalisation,
         **options,
@@ -169,20 +208,54 @@ def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, 
     begin = time.perf_counter()
     folder = None if runs is None else runs / f"{budget_name}-{name}-{seed}"
     config = replace(budget.train, seed=seed)
-    result = fit(model, train, task.validation, config, progress=False, run_dir=folder)
+    with watch_router(model, config.batch_size) as used:
+        result = fit(model, data.train, data.validation, config, progress=False, run_dir=folder)
+    here = environment()
     return {
         "budget": budget_name,
         "variant": name,
         "seed": seed,
         "seconds": round(time.perf_counter() - begin, 1),
         "last_losses": {key: round(v, 4) for key, v in result.history[-1]["terms"].items()},
-        **measure(model, train, task),
+        "heads_over_training": _tenths(used),
+        **measure(model, data),
+        "commit": here.commit,
+        "changed": here.changed,
+        "threads": here.threads,
     }
 
 
-def measure(model: Model, train: Split, task: Task) -> dict[str, Any]:
+@contextlib.contextmanager
+def watch_router(model: Model, batch_size: int) -> Iterator[list[float]]:
+    """Effective number of heads in each training step, from the router's own output."""
+    used: list[float] = []
+    router = getattr(model.head, "router", None)
+    if router is None:
+        yield used
+        return
+
+    def look(module: torch.nn.Module, _inputs: object, output: Tensor) -> None:
+        if module.training:
+            log_weight = torch.log_softmax(output.detach()[:batch_size], dim=-1)
+            used.append(float(losses.usage(log_weight).exp()))
+
+    handle = router.register_forward_hook(look)
+    yield used
+    handle.remove()
+
+
+def _tenths(values: list[float]) -> list[float]:
+    """The mean of each tenth of a run."""
+    size = max(1, len(values) // 10)
+    return [
+        round(statistics.fmean(values[start : start + size]), 3)
+        for start in range(0, size * min(10, len(values)), size)
+    ]
+
+
+def measure(model: Model, data: Data) -> dict[str, Any]:
     """Classification, detection by every score, and the diagnostics of the parts."""
-    inside = task.validation
+    train, inside = data.train, data.validation
     belief = model.predict(inside)
     reference = model.embed(train.x[:20_000])
     z = model.embed(inside)
@@ -193,9 +266,10 @@ def measure(model: Model, train: Split, task: Task) -> dict[str, Any]:
         "id": metrics.classification_metrics(belief.log_probs(), inside.labels),
         "id_support": asdict(diagnostics.support(belief, distance)),
         "id_heads": asdict(diagnostics.heads(belief)),
+        "evidence_by_class": _by_class(belief, inside),
         "ood": {},
     }
-    for key, split in task.ood_validation.items():
+    for key, split in data.outside.items():
         outside, other = model.predict(split), model.embed(split)
         far = diagnostics.knn_distance(other, reference).to(torch.float64)
         values = _scores(outside, other, far, gaussians)
@@ -206,6 +280,18 @@ def measure(model: Model, train: Split, task: Task) -> dict[str, Any]:
             "heads": asdict(diagnostics.heads(outside)),
         }
     return found
+
+
+def _by_class(belief: Belief, inside: Split) -> dict[str, float] | None:
+    """How log α0 (gated, without ρ) spreads between the classes and within them."""
+    if belief.log_evidence is None:
+        return None
+    value = -scores.bare_evidence(belief)
+    each = [value[inside.labels == label] for label in range(belief.log_p.shape[-1])]
+    return {
+        "between": float(torch.stack([part.mean() for part in each]).std()),
+        "within": float(torch.stack([part.std() for part in each]).mean()),
+    }
 
 
 def _gaussians(model: Model, train: Split) -> dict[str, ClassGaussians]:

@@ -133,5 +133,5 @@ def test_leaves_the_global_generators_alone() -> None:
 
 
 def test_refuses_a_bad_seed() -> None:
-    with pytest.raises(InputError, match="seed must be a non-negative integer, got -1"):
+    with pytest.raises(InputError, match="seed must be an integer of at least 0, got -1"):
         digits(split_seed=-1)

@@ -226,5 +226,5 @@ class TestCarve:
 
     @pytest.mark.parametrize("seed", [-1, 1.5, None, True])
     def test_refuses_bad_seeds(self, seed: Any) -> None:
-        with pytest.raises(InputError, match="seed must be a non-negative integer"):
+        with pytest.raises(InputError, match="seed must be an integer of at least 0"):
             split().carve(3, seed=seed)

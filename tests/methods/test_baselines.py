@@ -58,9 +58,9 @@ def test_edl_objective(evidence: str, risk: str) -> None:
 
 
 def test_edl_refuses_unknown_choices() -> None:
-    with pytest.raises(InputError, match="evidence must be relu, softplus or exp, got 'tanh'"):
+    with pytest.raises(InputError, match="evidence must be one of relu, softplus, exp, got 'tanh'"):
         EDLConfig(evidence="tanh")
-    with pytest.raises(InputError, match="risk must be mse, log or digamma, got 'mae'"):
+    with pytest.raises(InputError, match="risk must be one of mse, log, digamma, got 'mae'"):
         EDLConfig(risk="mae")
 
 

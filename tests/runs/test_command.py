@@ -182,10 +182,10 @@ def test_evaluate_says_which_sets_are_not_here(
         (["two-moons", "--backbone-options", "width=x"], "width=x: expected an integer, got 'x'"),
         (["two-moons", "--set", "fi_reg=1"], "--set fi_reg=1: expected true or false, got '1'"),
         (["two-moons", "--set", "fi_rge=1"], "GEMConfig has no field 'fi_rge'; did you mean fi_re"),
-        (["two-moons", "--set", "outliers.ratio=0"], "outliers need queue >= 2"),
+        (["two-moons", "--set", "outliers.ratio=0"], "ratio must be above 0, got 0"),
         (["two-moons", "--method", "softmax", "--set", "x=1"], "SoftmaxConfig has no field 'x'"),
-        (["two-moons", "--epochs", "0"], "epochs must be at least 1, got 0"),
-        (["two-moons", "--seed", "-1"], "seed must lie in 0"),
+        (["two-moons", "--epochs", "0"], "epochs must be an integer of at least 1, got 0"),
+        (["two-moons", "--seed", "-1"], "seed must be an integer of at least 0, got -1"),
         (["two-moons", "--augmentation", "strong"], "cannot be augmented"),
         (["two-moons", "--augmentation", "strong"], "(--augmentation none)"),
         (

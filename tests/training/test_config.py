@@ -92,8 +92,8 @@ def test_the_default_falls_from_the_start() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"schedule": "linear"}, "schedule must be cosine or one-cycle, got 'linear'"),
-        ({"select": "first"}, "select must be last or best, got 'first'"),
+        ({"schedule": "linear"}, "schedule must be one of cosine, one-cycle, got 'linear'"),
+        ({"select": "first"}, "select must be one of last, best, got 'first'"),
     ],
 )
 def test_choices(options: dict[str, Any], message: str) -> None:

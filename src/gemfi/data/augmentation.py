@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gemfi import checks
 from gemfi.errors import InputError
 
 
@@ -46,17 +47,13 @@ class Augmentation:
     erase_aspect: float = 3.3
 
     def __post_init__(self) -> None:
-        if isinstance(self.crop, bool) or not isinstance(self.crop, int) or self.crop < 0:
-            raise InputError(f"crop must be a non-negative integer, got {self.crop!r}")
+        checks.whole("crop", self.crop, 0)
         for name, limit in (("flip", 1), ("erase", 1), ("jitter", 1), ("rotation", 180)):
-            value = getattr(self, name)
-            if not 0 <= value <= limit:
-                raise InputError(f"{name} must be between 0 and {limit}, got {value}")
+            checks.number(name, getattr(self, name), 0, limit)
+        checks.number("erase_aspect", self.erase_aspect, 1)
         low, high = self.erase_area
         if not 0 < low <= high <= 1:
             raise InputError(f"erase_area must be 0 < low <= high <= 1, got {self.erase_area}")
-        if not 1 <= self.erase_aspect < math.inf:
-            raise InputError(f"erase_aspect must be finite and at least 1, got {self.erase_aspect}")
 
     @property
     def is_nothing(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from gemfi import checks
 from gemfi.errors import InputError
 
 
@@ -13,8 +14,7 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
 
     Two streams of a seed are independent, so that the size of one split does not change another.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be a non-negative integer, got {seed!r}")
+    checks.whole("seed", seed, 0)
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=stream))
 
 

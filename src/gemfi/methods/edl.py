@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import dirichlet, losses
+from gemfi import checks, dirichlet, losses
 from gemfi.belief import Belief
-from gemfi.errors import InputError
 from gemfi.methods.base import Batch, Head, MethodInfo, Progress
 from gemfi.spectral import Linear
 
@@ -36,10 +35,10 @@ class EDLConfig:
     kl_ramp: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.evidence not in ("relu", "softplus", "exp"):
-            raise InputError(f"evidence must be relu, softplus or exp, got {self.evidence!r}")
-        if self.risk not in ("mse", "log", "digamma"):
-            raise InputError(f"risk must be mse, log or digamma, got {self.risk!r}")
+        checks.choice("evidence", self.evidence, ("relu", "softplus", "exp"))
+        checks.choice("risk", self.risk, ("mse", "log", "digamma"))
+        checks.number("kl_weight", self.kl_weight, 0)
+        checks.number("kl_ramp", self.kl_ramp, 0)
 
 
 class EDL(Head):

@@ -6,10 +6,10 @@ code, or a trial spoke against it, `docs/mathematics.md` lists the default and t
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+from gemfi import checks
 from gemfi.density import Covariance, RhoKind
 from gemfi.errors import InputError
 from gemfi.outliers import NONE, VOS, OutlierConfig
@@ -156,25 +156,14 @@ class GEMConfig:
     outliers: OutlierConfig = field(default_factory=OutlierConfig)
 
     def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            checks.choice(name, getattr(self, name), choices)
         _check_numbers(self)
-        if self.num_components < 1:
-            raise InputError(f"num_components must be at least 1, got {self.num_components}")
-        if not 0 < self.gate_low < self.gate_high <= 1:
+        if not isinstance(self.outliers, OutlierConfig):
             raise InputError(
-                f"the gate needs 0 < gate_low < gate_high <= 1, got {self.gate_low} and "
-                f"{self.gate_high}"
+                f"outliers must be an OutlierConfig, got {self.outliers!r}; write "
+                "OutlierConfig(kind=...)"
             )
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must lie in [0, 1), got {self.dropout}")
-        if self.temperature is not None and self.temperature <= 0:
-            raise InputError(f"temperature must be positive, got {self.temperature}")
-        if self.clip <= 0 or self.epsilon < 0:
-            raise InputError(
-                f"clip must be positive and epsilon at least 0, got {self.clip} and {self.epsilon}"
-            )
-        if not 0 <= self.rho_refit < 1:
-            raise InputError(f"rho_refit is a fraction of training in [0, 1), got {self.rho_refit}")
-        _check_choices(self)
         if self.core_loss == "edl" and self.squared and self.components > 1:
             raise InputError('core_loss="edl" is for one head: set mix=False, or loss="nll"')
 
@@ -257,25 +246,29 @@ _CHOICES = {
 }
 
 
-_NOT_NEGATIVE = ("_weight", "_strength", "_entropy", "_trace", "_balance", "repulsion")
+_NOT_NEGATIVE = (
+    "epsilon", "kl_weight", "fi_reg_weight", "fi_mod_strength", "fi_trace", "fi_smoothing",
+    "ebm_weight", "ebm_outlier_weight", "unc_weight", "unc_id", "unc_outlier", "pi_entropy",
+    "pi_balance", "repulsion", "rho_power",
+)  # fmt: skip
 
 
 def _check_numbers(config: GEMConfig) -> None:
-    for each in fields(config):
-        value = getattr(config, each.name)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{each.name} must be finite, got {value}")
-        if each.name.endswith(_NOT_NEGATIVE) and value < 0:
-            raise InputError(f"{each.name} must be at least 0, got {value}")
-    if not isinstance(config.num_components, int):
-        raise InputError(f"num_components must be an integer, got {config.num_components!r}")
-
-
-def _check_choices(config: GEMConfig) -> None:
-    for name, choices in _CHOICES.items():
-        value = getattr(config, name)
-        if value not in choices:
-            raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    for name in _NOT_NEGATIVE:
+        checks.number(name, getattr(config, name), 0)
+    for name in ("temperature", "ebm_clip"):
+        if getattr(config, name) is not None:
+            checks.number(name, getattr(config, name), above=0)
+    checks.whole("num_components", config.num_components, 1)
+    checks.number("gate_low", config.gate_low, above=0)
+    checks.number("gate_high", config.gate_high, most=1, above=config.gate_low)
+    checks.number("dropout", config.dropout, 0, below=1)
+    checks.number("clip", config.clip, above=0)
+    checks.number("energy_desaturate", config.energy_desaturate)
+    checks.number("ebm_margin", config.ebm_margin)
+    checks.number("rho_refit", config.rho_refit, 0, below=1)
+    checks.number("rho_floor", config.rho_floor, 0, below=1)
+    checks.number("density_shrinkage", config.density_shrinkage, 0, 1)
 
 
 _FI = GEMConfig()

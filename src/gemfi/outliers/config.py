@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gemfi.errors import InputError
+from gemfi import checks
 
 Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
 
@@ -16,7 +15,8 @@ class OutlierConfig:
     """Which outliers, how many, and from when on.
 
     Outliers of two sources add up: those of `kind`, most of them in feature space, and `scrambled`
-    inputs, which go through the backbone whatever the kind, unless it is `none`.
+    inputs, which go through the backbone whatever the kind, unless it is `none`. For one source
+    alone set `scrambled=0`; the paper's outliers are the constant `VOS`.
 
     Attributes:
         kind: `none`; `scrambled`, nothing but scrambled inputs; `halo`, a feature or a mixture of
@@ -49,26 +49,17 @@ class OutlierConfig:
     ramp: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise InputError(
-                f"outliers must be one of {', '.join(get_args(Kind))}, got {self.kind!r}"
-            )
-        if self.covariance not in ("shared", "per-class"):
-            raise InputError(f"covariance must be shared or per-class, got {self.covariance!r}")
-        if self.queue < 2 or self.draws < 1 or not (0 < self.ratio < math.inf and self.scale > 0):
-            raise InputError(
-                "outliers need queue >= 2, draws >= 1, ratio > 0 and scale > 0, got "
-                f"{self.queue}, {self.draws}, {self.ratio} and {self.scale}"
-            )
-        if not 0 <= self.scrambled < math.inf:
-            raise InputError(f"scrambled must be at least 0, got {self.scrambled}")
-        if not 0 < self.near <= self.far < math.inf:
-            raise InputError(f"a halo needs 0 < near <= far, got {self.near} and {self.far}")
-        if not (0 <= self.start < 1 and 0 <= self.ramp <= 1):
-            raise InputError(
-                "outlier start in [0, 1) and ramp in [0, 1] are fractions of training, got "
-                f"{self.start} and {self.ramp}"
-            )
+        checks.choice("outliers", self.kind, get_args(Kind))
+        checks.choice("covariance", self.covariance, ("shared", "per-class"))
+        checks.whole("queue", self.queue, 2)
+        checks.whole("draws", self.draws, 1)
+        checks.number("ratio", self.ratio, above=0)
+        checks.number("scrambled", self.scrambled, 0)
+        checks.number("near", self.near, above=0)
+        checks.number("far", self.far, self.near)
+        checks.number("scale", self.scale, above=0)
+        checks.number("start", self.start, 0, below=1)
+        checks.number("ramp", self.ramp, 0, 1)
 
     @property
     def is_none(self) -> bool:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from gemfi import checks
 from gemfi.data.augmentation import Augmentation
 from gemfi.errors import InputError
 
@@ -48,20 +49,18 @@ class TrainConfig:
     augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "checkpoint_steps"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "clip_norm"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
-        if not 0 <= self.seed < 2**63 - 1:
-            raise InputError(f"seed must lie in 0 to 2**63 - 2, got {self.seed}")
-        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise InputError(f"weight_decay must be at least 0, got {self.weight_decay}")
-        for name, kind in (("schedule", Schedule), ("select", Select)):
-            if getattr(self, name) not in get_args(kind):
-                known = " or ".join(get_args(kind))
-                raise InputError(f"{name} must be {known}, got {getattr(self, name)!r}")
+        for name in ("epochs", "batch_size"):
+            checks.whole(name, getattr(self, name), 1)
+        if self.checkpoint_steps is not None:
+            checks.whole("checkpoint_steps", self.checkpoint_steps, 1)
+        checks.number("learning_rate", self.learning_rate, above=0)
+        checks.number("clip_norm", self.clip_norm, above=0)
+        checks.number("weight_decay", self.weight_decay, 0)
+        checks.whole("seed", self.seed, 0)
+        if self.seed >= 2**63 - 1:
+            raise InputError(f"seed must be at most 2**63 - 2, got {self.seed}")
+        checks.choice("schedule", self.schedule, get_args(Schedule))
+        checks.choice("select", self.select, get_args(Select))
         if not isinstance(self.augmentation, Augmentation):
             raise InputError(
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gemfi import checks
 from gemfi.data.corruptions.cifar10 import CORRUPTIONS_CIFAR
 from gemfi.data.corruptions.mnist_c import CORRUPTIONS_MNIST
 from gemfi.data.corruptions.record import Constants, Corruption, quantised
@@ -59,8 +60,7 @@ def corrupt(
     corruption = find_corruption(name, family)
     constants = _constants(corruption, severity, family)
     check_images(images, family)
-    if isinstance(first, bool) or not isinstance(first, int) or first < 0:
-        raise InputError(f"first must be a non-negative integer, got {first!r}")
+    checks.whole("first", first, 0)
     stream = zlib.crc32(f"{family}/{name}".encode()), severity or 0
     generator(seed, *stream)  # a bad seed is an error even where no image is drawn
     pixels = images.detach().cpu().numpy()
