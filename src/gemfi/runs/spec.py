@@ -24,6 +24,7 @@ from gemfi.errors import InputError
 from gemfi.methods import PRESETS, GEMConfig, method
 from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
+from gemfi.outliers import NONE
 from gemfi.recipes import Recipe, gem_config, paper_recipe
 from gemfi.runs.plain import decode, from_plain, parse, split_setting, to_plain, with_settings
 from gemfi.spectral import SOFT, Spectral
@@ -113,7 +114,7 @@ class RunSpec:
             raise InputError(
                 f"{self.method} takes a {type(default).__name__}, got {type(head).__name__}"
             )
-        if isinstance(head, GEMConfig) and head.used_outliers.kind == "auxiliary":
+        if getattr(head, "outliers", NONE).kind == "auxiliary":
             raise InputError(
                 "outliers.kind=auxiliary needs an auxiliary split, which no task has: use another "
                 "kind, or call fit(auxiliary=...)"
