@@ -50,7 +50,7 @@ CHECK_PYTHON = import sys; \
 
 # The stamp is touched last, so an install that was interrupted is done again. Pip ignores -c when it
 # builds the package itself; the two variables (older and newer pip) pin the build tools as well.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt tests/parity.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: gemfi needs Python $(PYTHON_MIN) to $(PYTHON_MAX), but $(PYTHON) was not found; try: make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c '$(CHECK_PYTHON)'
 	@rm -f $@
@@ -58,4 +58,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear .venv
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps -r tests/parity.txt
 	@touch $@

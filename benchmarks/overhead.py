@@ -30,7 +30,7 @@ from gemfi.methods.base import Progress
 from gemfi.model import Model, build_model
 from gemfi.scores import SCORES
 from gemfi.training import TrainConfig
-from gemfi.training.loop import make_optimizer
+from gemfi.training.optimizer import make_optimizer
 from gemfi.training.step import TrainingStep
 
 CLASSES = 10

@@ -145,6 +145,11 @@ def _fi(*changes: str, **more: Any) -> Variant:
 VARIANTS: dict[str, Variant] = {
     "softmax": Variant("softmax"),
     "edl": Variant("edl"),
+    **{
+        f"edl-{risk}-{weight}": Variant("edl", (f"risk={risk}", f"kl_weight={weight}"))
+        for risk in ("mse", "log", "digamma")
+        for weight in (1, 0.1, 0.01)
+    },
     "gem-core": Variant("gem-core"),
     "gem-mix": Variant("gem-mix"),
     "core-squared": Variant("gem-core", ("loss=squared",)),
@@ -185,26 +190,33 @@ VARIANTS: dict[str, Variant] = {
     "scrambled-0.5": _fi("outliers.scrambled=0.5"),
     "far-2": _fi("outliers.far=2"),
     "near-0.25": _fi("outliers.near=0.25"),
+    "rho-refit": _fi("rho_refit=0.1", "kl_evidence=scaled"),
+    "fi-1": _fi("fi_reg_weight=1", "fi_mod_strength=1"),
+    "no-fi-no-pi-entropy": _fi("fi_reg=false", "fi_mod=false", "pi_entropy=0"),
 }
+
+
+def build(budget: Budget, variant: Variant, task: Task, seed: int) -> Model:
+    """The untrained model of a trial."""
+    start = PAPER_PRESETS if variant.paper else {}
+    config = start.get(variant.method, METHODS[variant.method].default_config())
+    options = dict(budget.options) | ({} if variant.spectral else {"spectral": OFF})
+    torch.manual_seed(seed)
+    return build_model(
+        variant.method,
+        budget.backbone,
+        task.num_classes - len(budget.held),
+        config=with_settings(config, variant.changes, "changes"),
+        normalisation=task.normalisation,
+        **options,
+    )
 
 
 def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, Any]:
     """Train one variant and measure it."""
-    budget, variant = BUDGETS[budget_name], VARIANTS[name]
+    budget = BUDGETS[budget_name]
     task, data = load(budget)
-    start = PAPER_PRESETS if variant.paper else {}
-    config = start.get(variant.method, METHODS[variant.method].default_config())
-    config = with_settings(config, variant.changes, "changes")
-    options = dict(budget.options) | ({} if variant.spectral else {"spectral": OFF})
-    torch.manual_seed(seed)
-    model = build_model(
-        variant.method,
-        budget.backbone,
-        task.num_classes - len(budget.held),
-        config=config,
-        normalisation=task.normalisation,
-        **options,
-    )
+    model = build(budget, VARIANTS[name], task, seed)
     begin = time.perf_counter()
     folder = None if runs is None else runs / f"{budget_name}-{name}-{seed}"
     config = replace(budget.train, seed=seed)

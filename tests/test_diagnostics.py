@@ -16,9 +16,8 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from gemfi import diagnostics
 from gemfi.belief import Belief
-from gemfi.diagnostics import heads, knn_distance, rank_correlation, support
+from gemfi.diagnostics import heads, knn_distance, measures, rank_correlation, support
 from gemfi.errors import InputError
 
 
@@ -43,7 +42,7 @@ class TestKnnDistance:
     @pytest.mark.parametrize("block", [1, 150, 1 << 24])
     def test_is_scikit_learns(self, k: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """In blocks of one row, of two, and of all."""
-        monkeypatch.setattr(diagnostics, "_BLOCK", block)
+        monkeypatch.setattr(measures, "_BLOCK", block)
         z, reference = normal(25, 6), normal(60, 6, seed=1)
         nearest = NearestNeighbors(n_neighbors=k).fit(normalize(reference.numpy()))
         expected = nearest.kneighbors(normalize(z.numpy()))[0][:, -1]

@@ -15,7 +15,7 @@ from gemfi.errors import CheckpointError
 from gemfi.locks import alone, try_lock
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
-from gemfi.training.loop import LOCK
+from gemfi.training.folder import LOCK
 
 HOLDER = """
 import sys

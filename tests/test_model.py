@@ -27,7 +27,7 @@ def test_any_module_that_returns_features_works(name: str) -> None:
     belief = model.predict(torch.randn(7, 3, 4), batch_size=3)
     assert belief.log_p.dtype == torch.float64
     torch.testing.assert_close(belief.probs().sum(1), torch.ones(7).double(), **FLOAT32)
-    assert model.head.num_features == 5
+    assert model.head.num_features == 5 * METHODS[name].copies(None)
 
 
 @pytest.mark.parametrize("name", list(METHODS))

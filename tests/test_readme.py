@@ -9,13 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from gemfi.methods.table import render
+from gemfi.cli.methods import detector_table, method_table, preset_table
 
+ROOT = Path(__file__).parents[1]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_methods_is_the_codes_own() -> None:
-    assert render("markdown") in README
+def test_the_tables_of_methods_are_the_codes_own() -> None:
+    assert method_table() in README
+    docs = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    for table in (method_table(), detector_table(), preset_table()):
+        assert table in docs
 
 
 def test_the_quick_start_runs(capsys: pytest.CaptureFixture[str]) -> None:

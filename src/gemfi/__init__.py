@@ -24,6 +24,7 @@ from gemfi.data import (
 )
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.own import task_from_path
+from gemfi.diagnostics import Finding, Health, diagnose
 from gemfi.errors import (
     CheckFailedError,
     CheckpointError,
@@ -57,10 +58,12 @@ __all__ = [
     "DownloadError",
     "EDLConfig",
     "Evaluation",
+    "Finding",
     "FitResult",
     "GEMConfig",
     "GemfiError",
     "Head",
+    "Health",
     "InputError",
     "MethodInfo",
     "MissingDataError",
@@ -78,6 +81,7 @@ __all__ = [
     "__version__",
     "as_split",
     "build_model",
+    "diagnose",
     "digits",
     "evaluate",
     "fit",

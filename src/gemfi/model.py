@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones import BACKBONES
+from gemfi.backbones import BACKBONES, Stack
 from gemfi.belief import Belief
 from gemfi.data import Split
 from gemfi.errors import InputError
@@ -66,6 +67,15 @@ class Model(nn.Module):
         """Refuse inputs (B, ...) that the normalisation, where there is one, is not for."""
         if self.input_mean is not None:
             check_channels(x, len(self.input_mean))
+
+    def members(self) -> list[Model]:
+        """The models that are trained one by one, sharing their parameters with this one."""
+        found = []
+        for backbone, head in self.head.members(self.backbone):
+            member = Model(backbone, head)
+            member.input_mean, member.input_std = self.input_mean, self.input_std
+            found.append(member)
+        return found
 
     def forward(self, x: Tensor) -> Belief:
         """One pass: inputs to a belief."""
@@ -191,7 +201,9 @@ def build_model(
 
     Args:
         method_name: a name in `METHODS`.
-        backbone: a name in `BACKBONES`, or any module that returns (B, D).
+        backbone: a name in `BACKBONES`, or any module that returns (B, D). For an ensemble, copies
+            of a module begin with its weights and differ by their heads and the order of the data;
+            `Stack([...])` holds members of your own.
         num_classes: C, at least 2.
         config: the method's configuration; None for its default.
         num_features: D of a module without a `num_features` attribute.
@@ -202,18 +214,23 @@ def build_model(
             used as it is.
     """
     head_class = method(method_name)
+    copies = head_class.copies(config)
     if isinstance(backbone, str):
         if backbone not in BACKBONES:
             raise InputError(f"unknown backbone {backbone!r}; known: {', '.join(BACKBONES)}")
         if isinstance(config, GEMConfig) and config.sn:
             options.setdefault("spectral", SOFT)
-        backbone = BACKBONES[backbone](**options)
+        made = [BACKBONES[backbone](**options) for _ in range(copies)]
+        backbone = made[0] if copies == 1 else Stack(made)
     elif options:
         raise InputError(
             f"options {', '.join(options)} are for a backbone given by name, not for a module"
         )
     if num_features is None:
         num_features = _find_width(backbone, example, normalisation)
+    if copies > 1 and not isinstance(backbone, Stack):
+        backbone = Stack([copy.deepcopy(backbone) for _ in range(copies)], num_features)
+        num_features = backbone.num_features
     return Model(backbone, head_class(num_features, num_classes, config), normalisation)
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,16 @@ from safetensors.torch import load_file
 
 from gemfi.cli import main
 from gemfi.cli.runs import default_folder
-from gemfi.data import TASKS
+from gemfi.data import TASKS, Role, Split, Task
+from gemfi.methods import METHODS
 from gemfi.methods.gem import GEM
+from gemfi.outliers import NONE, VOS
+from gemfi.recipes import own_recipe
 from gemfi.runs import Run, work
 from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD
 from gemfi.runs.text import CONVENTIONS
-from gemfi.training.loop import CHECKPOINT
+from gemfi.training.folder import CHECKPOINT
 from support.commands import Capture, printed, quiet, refused
 
 from .conftest import toy_spec
@@ -84,6 +88,36 @@ def test_options_reach_the_spec(capsys: Capture) -> None:
     assert (train.epochs, train.seed, train.select, train.batch_size) == (1, 3, "best", 500)
     assert (train.learning_rate, train.weight_decay) == (0.01, 0.0)
     assert spec.backbone_options["width"] == 16
+
+
+def test_optimiser_schedule_and_outliers_reach_the_spec(capsys: Capture) -> None:
+    options = ["--method", "daedl", "--outliers", "vos", "--set", "outliers.ratio=0.5"]
+    options += ["--optimizer", "sgd", "--schedule", "step", "--milestones", "0.2", "0.9"]
+    spec = Run.open(quiet(["two-moons", *QUICK, *options, "--decay", "0.3"], capsys)).spec
+    assert spec.head == replace(METHODS["daedl"].default_config(), outliers=replace(VOS, ratio=0.5))
+    train = spec.train
+    assert (train.optimizer, train.schedule) == ("sgd", "step")
+    assert (train.milestones, train.decay) == ((0.2, 0.9), 0.3)
+    bare = Run.open(quiet(["two-moons", *QUICK, "--outliers", "none"], capsys)).spec
+    assert (bare.method, bare.head.outliers) == ("gem-fi", NONE)
+
+
+def test_train_says_where_a_recipe_departs_from_its_paper(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def split(role: Role) -> Split:
+        return Split(torch.rand(40, 1, 28, 28), torch.arange(40) % 2, role, "noise", 2)
+
+    roles = (Role.TRAIN, Role.VALIDATION, Role.CALIBRATION, Role.TEST)
+    splits: dict[str, Any] = {str(role): split(role) for role in roles}
+    task = Task("mnist", ("a", "b"), **splits, ood_validation={}, ood_test={})
+    monkeypatch.setattr(spec_module, "TASKS", {"mnist": lambda: task})
+    short = ["--epochs", "1", "--backbone-options", "channels=2"]
+    text = printed(["train", "mnist", "--method", "postnet", "--recipe", "own", *short], capsys)
+    notes = own_recipe("postnet", "mnist").notes
+    assert len(notes) == 3
+    assert text.splitlines()[2:5] == [f"Recipe: {note}." for note in notes]
+    assert "Recipe:" not in printed(["train", "mnist", "--method", "postnet", *short], capsys)
 
 
 def test_each_spec_has_a_folder_of_its_own(capsys: Capture) -> None:
@@ -174,7 +208,7 @@ def test_evaluate_says_which_sets_are_not_here(
     ("arguments", "message"),
     [
         (["moons"], "unknown task 'moons'; known: digits, two-moons, line"),
-        (["two-moons", "--method", "gem"], "unknown method 'gem'; known: softmax, edl"),
+        (["two-moons", "--method", "gem"], "unknown method 'gem'; known: softmax, mc-d"),
         (["two-moons", "--backbone", "vgg"], "unknown backbone 'vgg'; known: convnet"),
         (["two-moons", "--backbone", "convnet"], "convnet takes square images"),
         (["two-moons", "--backbone-options", "width"], "--backbone-options width: expected name="),
@@ -197,7 +231,13 @@ def test_evaluate_says_which_sets_are_not_here(
             "error: --backbone-options spectral.knd=zz: Spectral has no field 'knd'",
         ),
         (["two-moons", "--backbone-options", "in_features=5"], "cannot take the samples (2,)"),
-        (["two-moons", "--recipe", "paper"], "the paper has recipes for mnist, cifar10"),
+        (["two-moons", "--recipe", "own"], "recipes of their own for mnist, cifar10, not for"),
+        (
+            ["two-moons", "--schedule", "step", "--milestones", "150"],
+            "above 0 and below 1, got 150",
+        ),
+        (["two-moons", "--method", "softmax", "--outliers", "vos"], "these have one: edl, i-edl"),
+        (["two-moons", "--outliers", "auxiliary"], "needs an auxiliary split, which no task has"),
     ],
 )
 def test_train_refuses_bad_input(

@@ -22,7 +22,7 @@ from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY, begin
 from gemfi.scores import SCORES
 from gemfi.training.checks import check_run
-from gemfi.training.loop import CHECKPOINT, LOCK, LOG
+from gemfi.training.folder import CHECKPOINT, LOCK, LOG
 
 from .conftest import (
     STEPS,
@@ -52,7 +52,7 @@ def test_a_run_leaves_its_five_files(finished: Path) -> None:
 
 def test_the_numbers_are_those_of_evaluation(finished: Path) -> None:
     numbers = json.loads((finished / METRICS).read_text(), parse_constant=pytest.fail)
-    assert list(numbers) == ["training", "validation", "test"]
+    assert list(numbers) == ["training", "validation", "health", "test"]
     assert numbers["training"]["steps"] == STEPS
     assert numbers["validation"]["ood"].keys() == {"ring"}
     assert numbers["test"]["ood"].keys() == {"cluster", "ring"}

@@ -16,7 +16,7 @@ from gemfi.normalisation import Normalisation
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, RECORD, SUMMARY, clear
 from gemfi.training import fit
-from gemfi.training.loop import CHECKPOINT, LOCK, LOG, alone_in
+from gemfi.training.folder import CHECKPOINT, LOCK, LOG, alone_in
 
 from .conftest import (
     STEPS,

@@ -14,9 +14,9 @@ from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, GEMConfig
 from gemfi.normalisation import Normalisation
-from gemfi.outliers import OutlierConfig
-from gemfi.recipes import PAPER
-from gemfi.runs import RunSpec, default_spec, find_task, make_spec, paper_spec
+from gemfi.outliers import NONE, VOS, OutlierConfig
+from gemfi.recipes import own_recipe
+from gemfi.runs import RunSpec, find_task, make_spec, matched_spec, own_spec
 from gemfi.training import TrainConfig
 
 from .conftest import toy_spec
@@ -34,10 +34,17 @@ def images(shape: tuple[int, ...], **more: Any) -> Task:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("backbone", ["mlp", "convnet", "resnet18"])
+@pytest.mark.parametrize("backbone", ["mlp", "convnet", "resnet18", "vgg16"])
 def test_a_spec_of_every_method_comes_back_from_json(method: str, backbone: str) -> None:
-    options = {"in_features": 64} if backbone == "mlp" else {"in_channels": 1, "size": 8}
-    train = TrainConfig(seed=3, select="best", augmentation=AUGMENTATIONS["strong"])
+    options = {"in_features": 64} if backbone == "mlp" else {"in_channels": 1, "size": 32}
+    train = TrainConfig(
+        seed=3,
+        select="best",
+        optimizer="sgd",
+        schedule="step",
+        milestones=(150 / 350, 250 / 350),
+        augmentation=AUGMENTATIONS["strong"],
+    )
     spec = RunSpec("digits", method, backbone, options, train=train, normalise=True)
     again = RunSpec.from_plain(json.loads(json.dumps(spec.to_plain())))
     assert again == spec
@@ -71,7 +78,7 @@ def test_without_sn_the_backbone_is_not_normalised_unless_it_says_so() -> None:
     ("change", "message"),
     [
         ({"method": "gem"}, "unknown method 'gem'; known: softmax"),
-        ({"backbone": "vgg"}, "unknown backbone 'vgg'; known: convnet"),
+        ({"backbone": "vgg"}, "unknown backbone 'vgg'; known: convnet, mlp, resnet18, vgg16"),
         ({"backbone_options": {}}, "backbone_options: mlp needs in_features"),
         (
             {"backbone_options": {"in_features": 2, "wdith": 3}},
@@ -127,7 +134,7 @@ def test_a_record_that_is_not_a_spec_is_refused(value: Any, message: str) -> Non
 def test_the_backbone_follows_from_the_shape_of_a_sample(
     shape: tuple[int, ...], backbone: str, options: dict[str, int]
 ) -> None:
-    spec = default_spec("noise", "edl", images(shape))
+    spec = matched_spec("noise", "edl", images(shape))
     assert spec.backbone == backbone
     assert spec.backbone_options.items() >= options.items()
     assert spec.train == TrainConfig()
@@ -146,22 +153,76 @@ def test_the_backbone_follows_from_the_shape_of_a_sample(
 def test_images_are_flipped_only_where_that_is_known_to_be_right(
     name: str, augmentation: Augmentation
 ) -> None:
-    assert default_spec(name, "edl", images((3, 32, 32))).train.augmentation == augmentation
+    assert matched_spec(name, "edl", images((3, 32, 32))).train.augmentation == augmentation
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_paper_spec_is_the_papers_table(method: str) -> None:
-    recipe = PAPER["mnist"]
-    spec = paper_spec("mnist", method, images((1, 28, 28)))
-    assert spec.train == recipe.train
-    assert spec.backbone_options["dropout"] == 0.05
-    if method == "gem-fi":
-        assert spec.head.fi_reg_weight == 0.3
-        assert spec.head.outliers.start == 0.2
-    if method == "edl":
-        assert spec.head == METHODS["edl"].default_config()
-    with pytest.raises(InputError, match="the paper has recipes for mnist, cifar10"):
-        paper_spec("digits", method)
+def test_the_own_spec_is_the_methods_recipe(method: str) -> None:
+    recipe = own_recipe(method, "mnist")
+    spec = own_spec("mnist", method, images((1, 28, 28)))
+    assert (spec.train, spec.backbone) == (recipe.train, recipe.backbone)
+    assert spec.backbone_options["dropout"] == recipe.backbone_options.get("dropout", 0.0)
+    for name, value in recipe.head.items():
+        assert getattr(spec.head, name) == value
+    with pytest.raises(
+        InputError, match="recipes of their own for mnist, cifar10, not for 'digits"
+    ):
+        own_spec("digits", method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_matched_spec_is_one_for_all(method: str) -> None:
+    spec, other = (matched_spec("noise", name, images((3, 32, 32))) for name in (method, "gem-fi"))
+    assert spec.train == other.train == TrainConfig()
+    assert (spec.backbone, spec.backbone_options) == (other.backbone, other.backbone_options)
+    assert spec.head == METHODS[method].default_config()
+
+
+def test_a_recipe_may_leave_inputs_as_they_are() -> None:
+    task = images((1, 28, 28), normalisation=Normalisation((0.1,), (0.3,)))
+    assert not own_spec("mnist", "r-edl", task).normalise
+    assert own_spec("mnist", "gem-fi", task).normalise
+    assert matched_spec("mnist", "r-edl", task).normalise
+
+
+ABLE = [name for name in METHODS if hasattr(METHODS[name].default_config(), "outliers")]
+
+
+@pytest.mark.parametrize("method", ABLE)
+@pytest.mark.parametrize(
+    ("kind", "outliers"),
+    [
+        ("none", NONE),
+        ("vos", VOS),
+        ("halo", OutlierConfig()),
+        ("noise", OutlierConfig(kind="noise", scrambled=0.0)),
+        ("between", OutlierConfig(kind="between", scrambled=0.0)),
+        ("scrambled", OutlierConfig(kind="scrambled", scrambled=0.3)),
+    ],
+)
+def test_outliers_by_one_word(method: str, kind: Any, outliers: OutlierConfig) -> None:
+    task = images((5,))
+    spec = make_spec("noise", method, task, outliers=kind)
+    assert spec.head == replace(METHODS[method].default_config(), outliers=outliers)
+    assert spec.build(3, None).head.outliers == outliers
+    if kind != "none":
+        spec = make_spec("noise", method, task, outliers=kind, settings=["outliers.ratio=0.7"])
+        assert spec.head.outliers == replace(outliers, ratio=0.7)
+
+
+def test_outliers_where_they_would_do_nothing() -> None:
+    assert {"softmax", "mc-dropout", "ensemble"} == set(METHODS) - set(ABLE)
+    task = images((1, 28, 28))
+    for kind in ("none", "vos"):
+        with pytest.raises(InputError, match=r"softmax has no term on outliers.* one: edl, i-edl"):
+            make_spec("noise", "softmax", task, outliers=kind)
+    with pytest.raises(InputError, match="gem-mix has no term on outliers in this configuration"):
+        make_spec("mnist", "gem-mix", task, recipe="own", outliers="vos")
+    assert make_spec("mnist", "gem-mix", task, recipe="own", outliers="none").head.outliers == NONE
+    spec = make_spec("mnist", "gem-mix", task, recipe="own", outliers="vos", settings=["ebm=true"])
+    assert spec.head.used_outliers == VOS
+    with pytest.raises(InputError, match="needs an auxiliary split"):
+        make_spec("noise", "edl", task, outliers="auxiliary")
 
 
 def test_changes_keep_the_rest_of_the_recipe() -> None:
@@ -170,20 +231,20 @@ def test_changes_keep_the_rest_of_the_recipe() -> None:
         "mnist",
         "gem-fi",
         task,
-        recipe="paper",
+        recipe="own",
         options=["channels=8", "spectral.kind=off"],
         settings=["fi_reg_weight=0.7"],
         train={"epochs": 2, "seed": None},
     )
-    paper = paper_spec("mnist", "gem-fi", task)
-    assert spec.train == replace(paper.train, epochs=2)
-    assert spec.head == replace(paper.head, fi_reg_weight=0.7)
+    own = own_spec("mnist", "gem-fi", task)
+    assert spec.train == replace(own.train, epochs=2)
+    assert spec.head == replace(own.head, fi_reg_weight=0.7)
     changed = {"channels": 8, "spectral": {"kind": "off", "bound": 3.0}}
-    assert spec.backbone_options == {**paper.backbone_options, **changed}
+    assert spec.backbone_options == {**own.backbone_options, **changed}
 
 
 def test_another_backbone_takes_the_shape_and_not_the_recipes_options() -> None:
-    spec = make_spec("mnist", "edl", images((1, 28, 28)), recipe="paper", backbone="mlp")
+    spec = make_spec("mnist", "edl", images((1, 28, 28)), recipe="own", backbone="mlp")
     assert spec.backbone_options["in_features"] == 784
     assert spec.backbone_options["dropout"] == 0.0
     with pytest.raises(InputError, match=r"convnet takes square images .* a sample is \(5,\)"):
@@ -193,13 +254,13 @@ def test_another_backbone_takes_the_shape_and_not_the_recipes_options() -> None:
 def test_inputs_are_normalised_where_the_task_has_constants_and_nobody_minds() -> None:
     constants = Normalisation((0.5,), (0.25,))
     task = images((1, 8, 8), normalisation=constants)
-    spec = default_spec("noise", "edl", task)
+    spec = matched_spec("noise", "edl", task)
     assert spec.normalise
     assert spec.build(3, constants).input_mean.tolist() == [0.5]  # type: ignore[union-attr]
     bare = make_spec("noise", "edl", task, normalise=False)
     assert not bare.normalise
     assert bare.build(3, constants).input_mean is None
-    assert not default_spec("noise", "edl", images((1, 8, 8))).normalise
+    assert not matched_spec("noise", "edl", images((1, 8, 8))).normalise
 
 
 def test_weights_come_from_the_seed_alone() -> None:

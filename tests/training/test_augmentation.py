@@ -21,7 +21,7 @@ from gemfi.normalisation import Normalisation
 from gemfi.outliers import OutlierConfig
 from gemfi.training import TrainConfig, checkpoint, fit
 from gemfi.training.batches import permutation
-from gemfi.training.loop import CHECKPOINT
+from gemfi.training.folder import CHECKPOINT
 
 AUXILIARY = OutlierConfig(kind="auxiliary", ratio=0.3, scrambled=0.0, ramp=0.0)
 ALL = Augmentation(crop=2, flip=0.5, rotation=15, jitter=0.4, erase=0.5)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.optim import SGD
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR
+from torch.optim.lr_scheduler import (
+    CosineAnnealingLR,
+    ExponentialLR,
+    LRScheduler,
+    MultiStepLR,
+    OneCycleLR,
+)
 
 from gemfi.errors import InputError
 from gemfi.training import TrainConfig
@@ -75,6 +82,45 @@ def test_one_cycle_at_its_corners(fraction: float, rate: float) -> None:
     assert config.rate(fraction) == pytest.approx(PEAK * rate, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("epochs", "milestones", "decay"),
+    [(350, (150, 250), 0.1), (60, (15, 30, 45), 0.2), (7, (3,), 1)],
+)
+@pytest.mark.parametrize("batches", [1, 3, 391])
+def test_step_is_torchs(
+    epochs: int, milestones: tuple[int, ...], decay: float, batches: int
+) -> None:
+    """Torch counts epochs; a fraction of training is the same moment, to the step."""
+    config = TrainConfig(
+        learning_rate=PEAK,
+        schedule="step",
+        milestones=tuple(epoch / epochs for epoch in milestones),
+        decay=decay,
+    )
+    expected = rates(MultiStepLR(optimizer(), list(milestones), gamma=decay), epochs)
+    steps = epochs * batches
+    found = [config.rate(step / steps) for step in range(steps)]
+    np.testing.assert_allclose(found, np.repeat(expected, batches), rtol=1e-9)
+
+
+def test_exponential_is_torchs() -> None:
+    config = TrainConfig(learning_rate=PEAK, schedule="exponential", decay=0.95**100)
+    expected = rates(ExponentialLR(optimizer(), gamma=0.95), 101)
+    found = [config.rate(epoch / 100) for epoch in range(101)]
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_constant_stays() -> None:
+    config = TrainConfig(learning_rate=PEAK, schedule="constant")
+    assert {config.rate(step / 10) for step in range(11)} == {PEAK}
+
+
+def test_step_and_exponential_have_defaults_that_work() -> None:
+    step = TrainConfig(learning_rate=1.0, schedule="step")
+    assert [step.rate(f) for f in (0, 0.49, 0.5, 0.75, 1)] == pytest.approx([1, 1, 0.1, 0.01, 0.01])
+    assert TrainConfig(learning_rate=1.0, schedule="exponential").rate(1.0) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("schedule", ["cosine", "one-cycle"])
 def test_never_above_the_peak_nor_below_zero(schedule: Any) -> None:
     config = TrainConfig(learning_rate=PEAK, schedule=schedule)
@@ -92,7 +138,15 @@ def test_the_default_falls_from_the_start() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"schedule": "linear"}, "schedule must be one of cosine, one-cycle, got 'linear'"),
+        ({"schedule": "linear"}, "schedule must be one of cosine, one-cycle, constant, step, exp"),
+        ({"optimizer": "lion"}, "optimizer must be one of adamw, adam, sgd, got 'lion'"),
+        ({"decay": 0.0}, "decay must be at most 1 and above 0, got 0"),
+        ({"decay": 1.1}, "decay must be at most 1 and above 0, got 1.1"),
+        ({"milestones": ()}, r"milestones must be a tuple of fractions, .* got \(\)"),
+        ({"milestones": [0.5]}, r"milestones must be a tuple of fractions, .* got \[0.5\]"),
+        ({"milestones": (0.5, 150)}, "milestones must be above 0 and below 1, got 150"),
+        ({"milestones": (0.5, 0.5)}, r"milestones must rise, got \(0.5, 0.5\)"),
+        ({"milestones": (0.6, 0.5)}, "milestones must rise"),
         ({"select": "first"}, "select must be one of last, best, got 'first'"),
     ],
 )

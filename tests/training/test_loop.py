@@ -23,7 +23,8 @@ from gemfi.outliers import OutlierConfig
 from gemfi.spectral import Spectral
 from gemfi.training import TrainConfig, checkpoint, fit
 from gemfi.training.batches import permutation
-from gemfi.training.loop import CHECKPOINT, LOCK, LOG, make_optimizer
+from gemfi.training.folder import CHECKPOINT, LOCK, LOG
+from gemfi.training.optimizer import make_optimizer
 from gemfi.training.step import TrainingStep
 
 TASK = two_moons(n=120)
@@ -155,7 +156,7 @@ def test_outliers_begin_at_their_fraction() -> None:
     assert counts[7:] == [31, 42, 42, 42, 31]  # 1.3 · 32, and of the last 24
 
 
-@pytest.mark.parametrize("name", ["softmax", "edl"])
+@pytest.mark.parametrize("name", ["softmax", "mc-dropout"])
 def test_outliers_for_a_method_without_a_term_on_them_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} has no loss term on outliers"):
         train(build(name), outliers=OutlierConfig())

@@ -1,6 +1,8 @@
-"""The paper's MNIST network: three 5×5 convolutions with pooling."""
+"""The MNIST network of GEM, DAEDL, I-EDL and PostNet: three 5×5 convolutions with pooling."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -8,18 +10,19 @@ from torch.nn import functional
 
 from gemfi.backbones.inputs import check_images
 from gemfi.errors import InputError
-from gemfi.spectral import OFF, Conv2d, Spectral
+from gemfi.spectral import OFF, Conv2d, Linear, Spectral
 
 
 class ConvNet(nn.Module):
     """Three convolutions of `channels` 5×5 filters, each with 2×2 max pooling and ReLU.
 
-    A 28×28 image becomes 64·3·3 = 576 features.
+    A 28×28 image becomes 64·3·3 = 576 features, or as many as the last of the `hidden` layers has.
 
     Args:
         in_channels: channels of the input.
         size: height and width of the input, at least 8.
         channels: filters of each layer.
+        hidden: sizes of linear layers with ReLU that come after; GEM has none, I-EDL three of 64.
         dropout: rate on the features.
         spectral: how the norms are held.
     """
@@ -30,16 +33,17 @@ class ConvNet(nn.Module):
         size: int = 28,
         channels: int = 64,
         *,
+        hidden: tuple[int, ...] = (),
         dropout: float = 0.0,
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
         if size < 8:
             raise InputError(f"convnet pools three times, so size must be at least 8, got {size}")
-        if min(in_channels, channels) < 1:
+        if min(in_channels, channels, *hidden) < 1:
             raise InputError(
                 f"convnet needs in_channels >= 1 and channels >= 1, got {in_channels} and "
-                f"{channels}"
+                f"{channels}, and layers of at least 1, got {tuple(hidden)}"
             )
         self.input = (in_channels, size)
         sizes = (size, size // 2, size // 4)
@@ -49,8 +53,12 @@ class ConvNet(nn.Module):
             for width, each in zip(widths, sizes, strict=True)
         )
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(channels)) for _ in sizes)
+        flat = (channels * (size // 8) ** 2, *hidden)
+        self.hidden = nn.Sequential()
+        for inputs, outputs in pairwise(flat):
+            self.hidden += nn.Sequential(Linear(inputs, outputs, spectral=spectral), nn.ReLU())
         self.dropout = nn.Dropout(dropout)
-        self.num_features = channels * (size // 8) ** 2
+        self.num_features = flat[-1]
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, channels, size, size) to (B, num_features)."""
@@ -59,5 +67,5 @@ class ConvNet(nn.Module):
         for conv, bias in zip(self.convs, self.biases, strict=True):
             pooled = functional.max_pool2d(conv(x), 2)  # first, since it commutes with the rest
             x = functional.relu(pooled + bias[:, None, None])
-        features: Tensor = self.dropout(x.flatten(1))
+        features: Tensor = self.dropout(self.hidden(x.flatten(1)))
         return features

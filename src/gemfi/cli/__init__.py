@@ -15,10 +15,10 @@ import tyro
 
 from gemfi._version import __version__
 from gemfi.cli.data import DATA_COMMANDS
+from gemfi.cli.methods import methods
 from gemfi.cli.runs import evaluate, train
 from gemfi.demo import command
 from gemfi.errors import CheckFailedError, GemfiError
-from gemfi.methods import table
 
 
 def demo(
@@ -27,7 +27,7 @@ def demo(
     """Train on digits and toy data, print a table, write figures and a report.
 
     Softmax, EDL, GEM-CORE, GEM-MIX and GEM-FI learn the digits 0 to 6 and meet 8, 9 and synthetic
-    images; EDL and GEM-FI learn two toys. Nothing is downloaded.
+    images; EDL, DAEDL and GEM-FI learn two toys. Nothing is downloaded.
 
     Args:
         out: folder for the figures and report.html; it is created.
@@ -36,11 +36,6 @@ def demo(
         quick: fewer epochs and so a coarser picture, in seconds.
     """
     command.main(out=out, seed=seed, json_file=json, quick=quick)
-
-
-def methods() -> None:
-    """List the methods with their papers and scores."""
-    print(table.render("text"))
 
 
 def data(arguments: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> None:

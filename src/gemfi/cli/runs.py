@@ -7,38 +7,44 @@ import shlex
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
+from gemfi.detectors import detector_names
 from gemfi.errors import InputError
 from gemfi.files import to_json, write_atomically
+from gemfi.outliers import Kind
 from gemfi.places import runs_root
+from gemfi.recipes import own_recipe
 from gemfi.runs import OwnData, Record, Run, RunSpec, evaluate_run, find_task, make_spec, train_run
 from gemfi.runs.compare import comparison, means
 from gemfi.runs.folder import FILES, is_finished
-from gemfi.runs.spec import task_of
+from gemfi.runs.spec import RecipeName, task_of
 from gemfi.runs.summary import every_score, headline, terminal
 from gemfi.runs.text import CONVENTIONS
-from gemfi.training.config import Schedule, Select, TrainConfig
+from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"
 _Whole = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=_RECIPES)]
 _Real = Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint=_RECIPES)]
-_Select = Annotated[
-    Select | None, tyro.conf.arg(metavar="{last,best}", help_behavior_hint=_RECIPES)
+_Fractions = Annotated[
+    tuple[float, ...] | None, tyro.conf.arg(metavar="X ...", help_behavior_hint=_RECIPES)
 ]
-_Schedule = Annotated[
-    Schedule | None, tyro.conf.arg(metavar="{cosine,one-cycle}", help_behavior_hint=_RECIPES)
-]
-_Augmentation = Annotated[
-    Literal["none", "standard", "daedl", "strong"] | None,
-    tyro.conf.arg(metavar="{none,standard,daedl,strong}", help_behavior_hint=_RECIPES),
-]
+_AugmentationName = Literal["none", "standard", "daedl", "strong"]
+
+
+def _one_of(choices: Any) -> Any:
+    """How the help shows a choice that is the recipe's unless one is made."""
+    words = ",".join(get_args(choices))
+    return tyro.conf.arg(metavar=f"{{{words}}}", help_behavior_hint=_RECIPES)
+
+
 _Settings = tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")
 _Name = tyro.conf.arg(metavar="NAME", help_behavior_hint="")
+_Names = tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
 
 
@@ -48,17 +54,22 @@ class Choices:
 
     Attributes:
         method: see gemfi methods.
-        recipe: the library's settings, or the paper's (mnist and cifar10).
-        backbone: convnet, resnet18 or mlp; by default what suits the task's samples.
+        recipe: matched, one for every method, or own, that of the method's paper (mnist, cifar10).
+        backbone: convnet, resnet18, vgg16 or mlp; by default what suits the task's samples.
         backbone_options: such as width=16 dropout=0.1 spectral.kind=soft.
         epochs: passes over the training data.
         batch_size: samples a step.
         learning_rate: the largest.
+        optimizer: adamw, adam with weight decay in the gradient, or sgd with momentum 0.9.
         schedule: of the learning rate.
+        milestones: of the schedule step, fractions of training.
+        decay: of the schedule step at each milestone, or of exponential in the end.
         weight_decay: on weight matrices.
         seed: of weights and training.
         select: keep the last epoch, or the one with the best validation NLL.
         augmentation: of training images.
+        outliers: another kind than the recipe's: none, vos as in the paper, halo with scrambled
+            inputs as by default, or another kind alone.
         settings: fields of the method's configuration, such as fi_reg_weight=0.1
             outliers.kind=none.
         normalise: standardise inputs by the data set's customary constants, where it has some, and
@@ -66,17 +77,21 @@ class Choices:
     """
 
     method: str = "gem-fi"
-    recipe: Literal["default", "paper"] = "default"
+    recipe: RecipeName = "matched"
     backbone: Annotated[str | None, _Name] = None
     backbone_options: Annotated[tuple[str, ...], _Settings] = ()
     epochs: _Whole = None
     batch_size: _Whole = None
     learning_rate: _Real = None
-    schedule: _Schedule = None
+    optimizer: Annotated[Optimizer | None, _one_of(Optimizer)] = None
+    schedule: Annotated[Schedule | None, _one_of(Schedule)] = None
+    milestones: _Fractions = None
+    decay: _Real = None
     weight_decay: _Real = None
     seed: _Whole = None
-    select: _Select = None
-    augmentation: _Augmentation = None
+    select: Annotated[Select | None, _one_of(Select)] = None
+    augmentation: Annotated[_AugmentationName | None, _one_of(_AugmentationName)] = None
+    outliers: Annotated[Kind | None, _one_of(Kind)] = None
     settings: Annotated[tuple[str, ...], _Settings, tyro.conf.arg(name="set")] = ()
     normalise: bool = True
 
@@ -94,11 +109,16 @@ class Choices:
             recipe=self.recipe,
             backbone=self.backbone,
             options=self.backbone_options,
+            outliers=self.outliers,
             settings=self.settings,
             train=changes,
             normalise=self.normalise,
             own=own,
         )
+
+    def notes(self, name: str) -> tuple[str, ...]:
+        """What the recipe does differently from the method's paper."""
+        return own_recipe(self.method, name).notes if self.recipe == "own" else ()
 
 
 def train(
@@ -135,7 +155,8 @@ def train(
 
     def started(record: Record) -> None:
         if not quiet:
-            print(f"{headline(record)}\nRun: {folder}\n", flush=True)
+            notes = [f"Recipe: {note}." for note in choices.notes(task)]
+            print("\n".join([headline(record), f"Run: {folder}", *notes, ""]), flush=True)
             if done:
                 print("This run had finished; --fresh would train it again.")
 
@@ -152,23 +173,32 @@ def train(
 def evaluate(
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")],
     json: Annotated[str | None, _Path] = None,
+    detectors: Annotated[tuple[str, ...], _Names] = (),
 ) -> None:
     """Evaluate finished runs on test data and on every OOD set that is here.
 
     One run is shown with every score; several are one table, a line a run, with the mean of runs
-    that differ by their seed alone. The numbers go into each run's metrics.json and summary.md.
+    that differ by their seed alone. The numbers go into each run's metrics.json and summary.md, in
+    place of those of an earlier evaluation.
 
     Args:
         runs: folders, as gemfi train prints them.
         json: also write all the numbers to this file.
+        detectors: post-hoc detectors to fit on the training and validation data and to compare:
+            maxp, energy, odin, mahalanobis, lts, temperature, ddu, knn; or all. They share one
+            pass over each set, but odin goes through the model twice more, and once backwards.
     """
     if not runs:
         raise InputError("give the folder of a run, or of several")
     _check_json(json)
+    detector_names(detectors)  # unknown ones are refused before a run is opened
     opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
     wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
     tasks = {each: task_of(spec) for each, spec in wanted.items()}
-    found = [evaluate_run(run, tasks[run.spec.task, run.spec.own]) for run in opened]
+    found = [
+        evaluate_run(run, tasks[run.spec.task, run.spec.own], detectors, progress=None)
+        for run in opened
+    ]
     print(comparison(found))
     if len(found) == 1:
         print(f"\n{every_score(found[0].metrics()['test'])}")

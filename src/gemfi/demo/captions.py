@@ -51,7 +51,7 @@ def two_moons(runs: Sequence[Run]) -> Caption:
         text=(
             f"Brighter is more uncertain. The white line is the threshold that keeps {KEPT} % of "
             "the test points: what is brighter than the line would be flagged. The entropy is that "
-            "of the predicted probabilities, in which no density takes part; "
+            f"of the predicted probabilities, in which no density takes part{_scaled(runs)}; "
             f"{density}. Evidence is shown as a multiple of what the method has at its median test "
             f"point. AUROC of the unseen cluster by entropy: {entropy}; by evidence: {evidence}. "
             "50 is chance; below it, a method is surer of the cluster than of the test points. "
@@ -64,6 +64,11 @@ def two_moons(runs: Sequence[Run]) -> Caption:
             f"entropy: {entropy}; by evidence: {evidence}."
         ),
     )
+
+
+def _scaled(runs: Sequence[Run]) -> str:
+    """DAEDL multiplies logits by a density, so that its probabilities feel it."""
+    return " but in DAEDL" if any(run.plan.method == "daedl" for run in runs) else ""
 
 
 def line(runs: Sequence[Run]) -> Caption:

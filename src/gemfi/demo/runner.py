@@ -61,7 +61,7 @@ class Run:
 
 PLANS = (
     *(Plan("digits", name) for name in ("softmax", "edl", "gem-core", "gem-mix", "gem-fi")),
-    *(Plan(task, "edl") for task in ("two-moons", "line")),
+    *(Plan(task, name) for name in ("edl", "daedl") for task in ("two-moons", "line")),
     *(Plan(task, "gem-fi", TOY_GEM) for task in ("two-moons", "line")),
 )
 

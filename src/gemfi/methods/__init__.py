@@ -4,13 +4,44 @@ from __future__ import annotations
 
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, DataFacts, Head, MethodInfo, Progress
+from gemfi.methods.cedl_plus import CEDLPlus, CEDLPlusConfig
+from gemfi.methods.daedl import DAEDL, DAEDLConfig
 from gemfi.methods.edl import EDL, EDLConfig
+from gemfi.methods.ensemble import Ensemble, EnsembleConfig
 from gemfi.methods.gem import GEM, GEMFI, GEMCore, GEMMix
 from gemfi.methods.gem_config import PAPER_PRESETS, PRESETS, GEMConfig
+from gemfi.methods.i_edl import IEDL, IEDLConfig
+from gemfi.methods.mc_dropout import MCDropout, MCDropoutConfig, monte_carlo
+from gemfi.methods.postnet import PostNet, PostNetConfig
+from gemfi.methods.prior_networks import (
+    ForwardPriorNetwork,
+    ForwardPriorNetworkConfig,
+    PriorNetworkConfig,
+    ReversePriorNetwork,
+)
+from gemfi.methods.r_edl import REDL, REDLConfig
+from gemfi.methods.re_edl import ReEDL, ReEDLConfig
 from gemfi.methods.softmax import Softmax, SoftmaxConfig
 
 METHODS: dict[str, type[Head]] = {
-    head.info.name: head for head in (Softmax, EDL, GEMCore, GEMMix, GEMFI)
+    head.info.name: head
+    for head in (
+        Softmax,
+        MCDropout,
+        Ensemble,
+        EDL,
+        IEDL,
+        REDL,
+        ReEDL,
+        DAEDL,
+        PostNet,
+        ForwardPriorNetwork,
+        ReversePriorNetwork,
+        CEDLPlus,
+        GEMCore,
+        GEMMix,
+        GEMFI,
+    )
 }
 
 
@@ -22,22 +53,43 @@ def method(name: str) -> type[Head]:
 
 
 __all__ = [
+    "DAEDL",
     "EDL",
     "GEM",
     "GEMFI",
+    "IEDL",
     "METHODS",
     "PAPER_PRESETS",
     "PRESETS",
+    "REDL",
     "Batch",
+    "CEDLPlus",
+    "CEDLPlusConfig",
+    "DAEDLConfig",
     "DataFacts",
     "EDLConfig",
+    "Ensemble",
+    "EnsembleConfig",
+    "ForwardPriorNetwork",
+    "ForwardPriorNetworkConfig",
     "GEMConfig",
     "GEMCore",
     "GEMMix",
     "Head",
+    "IEDLConfig",
+    "MCDropout",
+    "MCDropoutConfig",
     "MethodInfo",
+    "PostNet",
+    "PostNetConfig",
+    "PriorNetworkConfig",
     "Progress",
+    "REDLConfig",
+    "ReEDL",
+    "ReEDLConfig",
+    "ReversePriorNetwork",
     "Softmax",
     "SoftmaxConfig",
     "method",
+    "monte_carlo",
 ]

@@ -153,6 +153,17 @@ class Head(nn.Module):
         """The scores that stand for `aleatoric` and `epistemic` under this configuration."""
         return {"aleatoric": self.info.aleatoric, "epistemic": self.info.epistemic}
 
+    @classmethod
+    def copies(cls, config: Any) -> int:
+        """How many backbones the head stands on, side by side."""
+        del config
+        return 1
+
+    def members(self, backbone: nn.Module) -> list[tuple[nn.Module, Head]]:
+        """Backbones and heads to train one by one, in place of the whole; none by default."""
+        del backbone
+        return []
+
     def notes(self) -> list[str]:
         """What the configuration leaves out, in plain words, for the log of a run."""
         return []

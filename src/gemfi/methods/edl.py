@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -24,7 +25,8 @@ class EDLConfig(EvidentialConfig):
     Attributes:
         evidence: how logits become evidence e ≥ 0; α = e + 1.
         risk: the Bayes risk: of squared error (`mse`), of −log p (`digamma`), or its bound (`log`).
-        kl_weight: weight of KL(Dir(α̃) ‖ Dir(1)) once annealed.
+        kl_weight: of KL(Dir(α̃) ‖ Dir(1)) once annealed. None is the authors' 1 for up to ten
+            classes and less for more, where it would kill all evidence (`losses.class_share`).
         kl_ramp: fraction of training over which that weight rises from 0.
         outliers: none by default; see `EvidentialConfig`.
         outlier_weight: of the term on them.
@@ -32,14 +34,15 @@ class EDLConfig(EvidentialConfig):
 
     evidence: Literal["relu", "softplus", "exp"] = "exp"
     risk: losses.Risk = "mse"
-    kl_weight: float = 1.0
+    kl_weight: float | None = None
     kl_ramp: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("evidence", self.evidence, ("relu", "softplus", "exp"))
         checks.choice("risk", self.risk, ("mse", "log", "digamma"))
-        checks.number("kl_weight", self.kl_weight, 0)
+        if self.kl_weight is not None:
+            checks.number("kl_weight", self.kl_weight, 0)
         checks.number("kl_ramp", self.kl_ramp, 0)
 
 
@@ -53,6 +56,7 @@ class EDL(Evidential):
         venue="NeurIPS",
         year=2018,
     )
+    authors: ClassVar[Mapping[str, float]] = {"kl_weight": 1.0}
     config: EDLConfig
 
     @classmethod
@@ -71,7 +75,7 @@ class EDL(Evidential):
     def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
         """Risk and annealed KL."""
         log_p, log_total = dirichlet.log_mean(log_alpha)
-        weight = self.config.kl_weight * at.ramp(0.0, self.config.kl_ramp)
+        weight = self.weights["kl_weight"] * at.ramp(0.0, self.config.kl_ramp)
         return {
             "risk": losses.evidential_risk(log_p, log_total, y, self.config.risk),
             "kl": weight * losses.kl_misleading(log_alpha, y),

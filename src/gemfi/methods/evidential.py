@@ -7,14 +7,15 @@ A subclass says how logits become log α (`log_alpha`), the prior that α holds 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import checks, dirichlet
+from gemfi import checks, dirichlet, losses
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, Head, Progress
@@ -50,10 +51,34 @@ class Evidential(Head):
     prior: float | None = 1.0
     """Mass of each class in α without any evidence; None where α has no such floor."""
 
+    authors: ClassVar[Mapping[str, float]] = {}
+    """Settings of terms that sum over the classes -> the value that their authors chose.
+
+    Where a configuration leaves one None, `weights` has that value for up to ten classes and less
+    for more (`losses.class_share`).
+    """
+
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
         self.config: Any
         self.linear = Linear(num_features, num_classes)
+        share = losses.class_share(num_classes)
+        self.weights: dict[str, float] = {
+            name: value * share
+            if getattr(self.config, name) is None
+            else getattr(self.config, name)
+            for name, value in self.authors.items()
+        }
+
+    def notes(self) -> list[str]:
+        """Which weights follow from the number of classes."""
+        if losses.class_share(self.num_classes) == 1:
+            return []
+        return [
+            f"{self.num_classes} classes: {name} is {self.weights[name]:g}"
+            for name in self.authors
+            if getattr(self.config, name) is None
+        ]
 
     @property
     def outliers(self) -> OutlierConfig:

@@ -25,7 +25,8 @@ class Softmax(Head):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="softmax",
         summary="cross-entropy, one linear layer; epistemic score = energy of the logits",
-        paper="A Baseline for Detecting Misclassified and Out-of-Distribution Examples",
+        paper="A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural "
+        "Networks",
         venue="ICLR",
         year=2017,
         epistemic="logit_energy",

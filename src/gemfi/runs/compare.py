@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gemfi.detectors import DETECTORS
 from gemfi.differences import differences
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
@@ -17,6 +18,11 @@ from gemfi.runs.summary import set_title
 from gemfi.runs.text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
 
 SEEDS_FOR_DEVIATION = 3
+
+DETECTOR = "detector "
+"""Before the name of a detector, where numbers of scores and detectors are together."""
+
+_COLUMNS = 6  # detectors beside each other, so that lines fit the terminal
 
 Cells = list[str]
 
@@ -107,11 +113,11 @@ def _task_block(task: str, runs: Mapping[int, Run], *, several: bool) -> str:
         title += f", checksum {first['checksum']}"
     whole = _wide(rows, sets)
     if whole is not None:
-        return "\n".join([title, "", *whole])
+        return "\n".join([title, "", *whole, *_detector_blocks(rows, sets)])
     lines = [title, "", *_ruled(aligned([_head(), *map(_cells, rows)], left=3, least=NUMBER), rows)]
     for key, entry in sets.items():
         lines += ["", *_set_block(rows, key, entry)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_detector_blocks(rows, sets)])
 
 
 def _wide(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[str] | None:
@@ -153,6 +159,26 @@ def _set_block(rows: Sequence[Row], key: str, entry: Mapping[str, Any]) -> list[
     span = sum(widths[3:6]) + 2 * 3
     over = " " * first + kinds[0].ljust(span) + kinds[1]
     return [set_title(entry), over, *_ruled(aligned([head, *body], left=3, least=NUMBER), rows)]
+
+
+def _detector_blocks(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[str]:
+    """AUROC by detector, a column each, for several runs; one run is shown with every metric."""
+    if sum(row.single for row in rows) < 2:
+        return []
+    lines = []
+    for key, entry in sets.items():
+        found = [kind for row in rows for each, kind, _ in row.numbers if each == key]
+        names = [name for name in DETECTORS if f"{DETECTOR}{name}" in found]
+        for start in range(0, len(names), _COLUMNS):
+            shown = names[start : start + _COLUMNS]
+            cells = [
+                [row.label, row.method, row.seed]
+                + [_set_cells(row, key, f"{DETECTOR}{name}", ("auroc",))[0] for name in shown]
+                for row in rows
+            ]
+            table = aligned([["", "method", "seed", *shown], *cells], left=3, least=NUMBER)
+            lines += ["", f"{set_title(entry)}: AUROC by detector", *_ruled(table, rows)]
+    return lines
 
 
 def _ruled(lines: Sequence[str], rows: Sequence[Row]) -> list[str]:
@@ -210,6 +236,8 @@ def _numbers(run: Run) -> dict[tuple[str, str, str], float]:
     for key, entry in section["ood"].items():
         for kind in ("epistemic", "aleatoric"):
             found |= {(key, kind, name): entry[kind][name] for name in DETECTION}
+        for detector, values in entry.get("by_detector", {}).items():
+            found |= {(key, f"{DETECTOR}{detector}", name): values[name] for name in DETECTION}
     return {key: math.nan if value is None else value for key, value in found.items()}
 
 

@@ -33,7 +33,8 @@ from gemfi.runs.spec import RunSpec
 from gemfi.training.batches import batches_per_epoch
 from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_counters, load_snapshot
 from gemfi.training.fingerprint import fingerprint
-from gemfi.training.loop import CHECKPOINT, LOCK, LOG
+from gemfi.training.folder import CHECKPOINT, LOCK, LOG
+from gemfi.training.members import MEMBER
 from gemfi.training.step import TrainingStep
 
 RECORD: Final = "run.json"
@@ -189,7 +190,14 @@ def clear(folder: Path | str) -> None:
     """Delete the files of a run, and nothing else; the record last, as it makes them ours."""
     folder = Path(folder)
     require_run_folder(folder)
-    for name in reversed(FILES):
+    for member in folder.glob(f"{MEMBER}*"):
+        _unlink(member, (LOG, CHECKPOINT, LOCK))
+        member.rmdir()
+    _unlink(folder, FILES)
+
+
+def _unlink(folder: Path, names: Sequence[str]) -> None:
+    for name in reversed(names):
         for path in (folder / name, folder / f"{name}.tmp"):
             path.unlink(missing_ok=True)
 

@@ -1,6 +1,7 @@
 """RunSpec: everything that decides what a run computes, as one JSON-able record.
 
-`default_spec` chooses it from the shape of a task's samples, `paper_spec` from the paper's table.
+`matched_spec` chooses it from the shape of a task's samples, alike for every method; `own_spec` is
+that of the method's own paper.
 Two runs with equal specs on equal data end in the same weights, bit for bit (on one machine).
 """
 
@@ -21,11 +22,11 @@ from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
-from gemfi.methods import PRESETS, GEMConfig, method
+from gemfi.methods import METHODS, GEMConfig, method
 from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
-from gemfi.outliers import NONE
-from gemfi.recipes import Recipe, gem_config, paper_recipe
+from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
+from gemfi.recipes import Recipe, own_recipe
 from gemfi.runs.plain import decode, from_plain, parse, split_setting, to_plain, with_settings
 from gemfi.spectral import SOFT, Spectral
 from gemfi.training import TrainConfig
@@ -37,9 +38,9 @@ _AUGMENTED: Final = {
     "cifar100": AUGMENTATIONS["standard"],
     "svhn": Augmentation(crop=4),  # a digit in the mirror is not a digit
 }
-"""Task -> the augmentation of its default recipe; what others bear, their users know."""
+"""Task -> the augmentation of its matched recipe; what others bear, their users know."""
 
-RecipeName = Literal["default", "paper"]
+RecipeName = Literal["matched", "own"]
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def task_of(spec: RunSpec) -> Task:
     return find_task(spec.task, spec.own)
 
 
-def default_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
+def matched_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
     """A spec for any task: the backbone follows from the shape of its training samples.
 
     Args:
@@ -227,10 +228,10 @@ def default_spec(name: str, method_name: str, task: Task | None = None) -> RunSp
     return make_spec(name, method_name, task or find_task(name))
 
 
-def paper_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
-    """The paper's hyper-parameters, for mnist and cifar10; see `gemfi.recipes`."""
-    paper_recipe(name)  # says what there is, before data is read
-    return make_spec(name, method_name, task or find_task(name), recipe="paper")
+def own_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
+    """The settings of the method's own paper, for mnist and cifar10; see `gemfi.recipes`."""
+    own_recipe(method_name, name)  # says what there is, before data is read
+    return make_spec(name, method_name, task or find_task(name), recipe="own")
 
 
 def make_spec(
@@ -238,9 +239,10 @@ def make_spec(
     method_name: str,
     task: Task,
     *,
-    recipe: RecipeName = "default",
+    recipe: RecipeName = "matched",
     backbone: str | None = None,
     options: Sequence[str] = (),
+    outliers: Kind | None = None,
     settings: Sequence[str] = (),
     train: Mapping[str, Any] | None = None,
     normalise: bool = True,
@@ -252,36 +254,37 @@ def make_spec(
         name: of the task.
         method_name: a name in `METHODS`.
         task: the task, whose training samples decide what the recipe leaves open.
-        recipe: `default` or `paper`.
+        recipe: `matched`, one for all methods, or the method's `own`.
         backbone: another backbone than the recipe's.
         options: texts `name=value` for the backbone.
+        outliers: another kind than the recipe's, with the settings that go with it.
         settings: texts `name=value` for the method's configuration.
         train: fields of `TrainConfig`; None keeps the recipe's value.
-        normalise: False for inputs as they are; otherwise as the task's constants, if it has any.
+        normalise: False for inputs as they are; otherwise by the task's constants, if it has any
+            and the recipe uses them.
         own: how the user's own data were read.
     """
     shape = tuple(task.train.x.shape[1:])
-    chosen = paper_recipe(name) if recipe == "paper" else default_recipe(shape, name)
+    chosen = own_recipe(method_name, name) if recipe == "own" else matched_recipe(shape, name)
     given = dict(chosen.backbone_options)
     if backbone is not None and backbone != chosen.backbone:
         given = _input_options(backbone, shape)
     else:
         backbone = chosen.backbone
-    head = _head(method_name, name, recipe)
     changes = {key: value for key, value in (train or {}).items() if value is not None}
     return RunSpec(
         task=name,
         method=method_name,
         backbone=backbone,
         backbone_options=given | _parsed_options(backbone, options),
-        head=with_settings(head, settings, "--set"),
+        head=_head(method_name, chosen, outliers, settings),
         train=replace(chosen.train, **changes),
-        normalise=normalise and task.normalisation is not None,
+        normalise=normalise and chosen.normalise and task.normalisation is not None,
         own=own,
     )
 
 
-def default_recipe(shape: Sequence[int], name: str = "") -> Recipe:
+def matched_recipe(shape: Sequence[int], name: str = "") -> Recipe:
     """Backbone by the shape of a sample: grey image, colour image, or numbers.
 
     Args:
@@ -315,10 +318,31 @@ def _checked(config: T, where: str) -> T:
     return from_plain(type(config), to_plain(config), where)
 
 
-def _head(method_name: str, task: str, recipe: RecipeName) -> Any:
-    if recipe == "paper" and method_name in PRESETS:
-        return gem_config(method_name, task)
-    return method(method_name).default_config()
+def _head(method_name: str, recipe: Recipe, outliers: Kind | None, settings: Sequence[str]) -> Any:
+    """The method's configuration: its default, the recipe's fields, and what was asked for."""
+    head = method(method_name).default_config()
+    head = replace(head, **recipe.head) if recipe.head else head
+    head = head if outliers is None else _with_outliers(head, method_name, outliers)
+    head = with_settings(head, settings, "--set")
+    if outliers not in (None, "none") and not getattr(head, "takes_outliers", True):
+        raise InputError(
+            f"{method_name} has no term on outliers in this configuration, so --outliers "
+            f"{outliers} would change nothing; --set ebm=true adds one"
+        )
+    return head
+
+
+def _with_outliers(head: Any, method_name: str, kind: Kind) -> Any:
+    """A configuration with outliers of a kind: the paper's VOS, our halo, or that kind alone."""
+    if not hasattr(head, "outliers"):
+        able = [n for n, each in METHODS.items() if hasattr(each.default_config(), "outliers")]
+        raise InputError(
+            f"{method_name} has no term on outliers, so --outliers {kind} means nothing to it; "
+            f"these have one: {', '.join(able)}"
+        )
+    share = OutlierConfig().scrambled if kind in ("halo", "scrambled") else 0.0
+    chosen = {"none": NONE, "vos": VOS}.get(kind, OutlierConfig(kind=kind, scrambled=share))
+    return replace(head, outliers=chosen)
 
 
 def _parameters(backbone: str) -> dict[str, tuple[Any, Any]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gemfi.runs.folder import FILES, Record, Run
+from gemfi.diagnostics import Health
+from gemfi.errors import CheckpointError, InputError
+from gemfi.runs.folder import FILES, METRICS, Record, Run
+from gemfi.runs.plain import from_plain
 from gemfi.runs.sections import CLASSIFICATION, DETECTION
 from gemfi.runs.text import (
     CONVENTIONS,
@@ -40,16 +43,38 @@ def terminal(run: Run, metrics: Mapping[str, Any]) -> str:
     if section["absent"]:
         lines += ["", f"OOD sets that are not here: {', '.join(section['absent'])}"]
     lines += ["", CONVENTIONS]
+    if "health" in metrics:
+        lines += ["", health_of(run, metrics).brief()]
     return "\n".join(lines)
 
 
+def health_of(run: Run, metrics: Mapping[str, Any]) -> Health:
+    """The health that `metrics.json` holds."""
+    try:
+        return from_plain(Health, metrics["health"], "health")
+    except InputError as error:
+        path = run.folder / METRICS
+        raise CheckpointError(f"{path} cannot be read: {error}; delete it and run again") from error
+
+
 def every_score(section: Mapping[str, Any]) -> str:
-    """For each OOD set, every score that the method's belief allows."""
+    """For each OOD set, every score that the method's belief allows, and every detector."""
     blocks = []
     for entry in section["ood"].values():
         lines = [set_title(entry), *aligned(_by_score(entry, section["scores"]), indent="  ")]
+        if "by_detector" in entry:
+            lines += ["", *aligned(_by_detector(entry), indent="  ")]
         blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *detector_notes(section)])
+
+
+def detector_notes(section: Mapping[str, Any]) -> list[str]:
+    """What fitting the detectors of a section said."""
+    return [
+        f"{name}: {note}."
+        for name, entry in section.get("detectors", {}).items()
+        for note in entry["notes"]
+    ]
 
 
 def set_title(entry: Mapping[str, Any]) -> str:
@@ -64,6 +89,8 @@ def markdown(run: Run, metrics: Mapping[str, Any]) -> str:
     for name in ("validation", "test"):
         if name in metrics:
             lines += ["", *_markdown_section(name, metrics[name])]
+        if name == "validation" and "health" in metrics:
+            lines += ["", *_markdown_health(health_of(run, metrics))]
     lines += ["", CONVENTIONS, "", f"Files: {', '.join(f'`{name}`' for name in FILES)}."]
     return "\n".join([*lines, ""])
 
@@ -81,6 +108,25 @@ def _markdown_section(name: str, section: Mapping[str, Any]) -> list[str]:
         for entry in section["ood"].values():
             lines += ["", f"### {set_title(entry)}", ""]
             lines += markdown_table(_by_score(entry, section["scores"]))
+            if "by_detector" in entry:
+                lines += ["", *markdown_table(_by_detector(entry))]
+        for note in detector_notes(section):
+            lines += ["", note]
+    return lines
+
+
+def _markdown_health(health: Health) -> list[str]:
+    lines = [f"## {health.title()}", ""]
+    head = ["", "finding", "value", "limit", "meaning"]
+    body = (
+        [e.mark, e.name, e.shown, e.limit, e.meaning.replace("|", "\\|")] for e in health.findings
+    )
+    lines += markdown_table([head, *body], left=5)
+    for each in health.warnings:
+        lines += ["", f"Remedy for {each.name}: {each.remedy}."]
+    if health.skipped:
+        told = "; ".join(f"{', '.join(names)} ({why})" for why, names in health.reasons().items())
+        lines += ["", f"Not measured: {told}."]
     return lines
 
 
@@ -121,6 +167,13 @@ def _by_score(entry: Mapping[str, Any], named: Mapping[str, str]) -> Table:
             for score, values in entry["by_score"].items()
         ),
     ]
+
+
+def _by_detector(entry: Mapping[str, Any]) -> Table:
+    """Every post-hoc detector."""
+    found = entry["by_detector"].items()
+    body = ([name, *detection_cells(values)] for name, values in found)
+    return [["detector", *DETECTION.values()], *body]
 
 
 def detection_cells(values: Mapping[str, Any]) -> Sequence[str]:

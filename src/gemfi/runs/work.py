@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gemfi.data import Split, Task
 from gemfi.data.registry.tasks import AGAINST
+from gemfi.detectors import detector_names
+from gemfi.diagnostics import diagnose
 from gemfi.files import to_json, write_atomically
 from gemfi.runs.folder import (
     METRICS,
@@ -19,12 +24,15 @@ from gemfi.runs.folder import (
     read_metrics,
     require_run_folder,
 )
-from gemfi.runs.measure import measure
+from gemfi.runs.measure import fit_detectors, measure
+from gemfi.runs.plain import to_plain
 from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
 from gemfi.training import fit
 from gemfi.training.checks import check_run
-from gemfi.training.loop import CHECKPOINT, alone_in
+from gemfi.training.folder import CHECKPOINT, alone_in
+
+_REFERENCE = 5_000  # training inputs to which distances are measured: ranks need no more
 
 
 def train_run(
@@ -61,7 +69,7 @@ def train_run(
         record = begin(spec, folder, task)
         _drop_orphans(folder)
         started(record)
-        fit(
+        result = fit(
             model,
             task.train,
             task.validation,
@@ -72,28 +80,56 @@ def train_run(
             label=f"{spec.method} on {task.name}",
         )
         run = Run.open(folder)
-        if "validation" not in run.metrics():
+        known, sections = run.metrics(), {}
+        if "validation" not in known:
             absent = _absent_for_tuning(task)
-            section = measure(run.model, task.validation, task.ood_validation, absent)
-            _write(run, validation=section)
+            inside, outside = task.validation, task.ood_validation
+            sections["validation"] = measure(run.model, inside, outside, absent)
+        if "health" not in known:
+            sections["health"] = _health(run, task, result.history)
+        if sections:
+            _write(run, **sections)
     return run
 
 
-def evaluate_run(run: Run | Path | str, task: Task | None = None) -> Run:
+def evaluate_run(
+    run: Run | Path | str,
+    task: Task | None = None,
+    detectors: Collection[str] = (),
+    *,
+    progress: bool | None = False,
+) -> Run:
     """Judge a finished run on test data, and on every OOD set that is here.
 
-    The training and validation data are read too, to see that they are those of the run.
+    The training and validation data are read too, to see that they are those of the run, and to
+    fit detectors.
 
     Args:
         run: a finished run, or its folder.
         task: the data, if at hand; otherwise found by the run's name for it.
+        detectors: names in `DETECTORS`, or `all` for those that suit the model.
+        progress: a bar for the detectors: yes, no, or (None) if standard error is a terminal.
     """
+    detector_names(detectors)  # unknown ones are refused before the work
     run = run if isinstance(run, Run) else Run.open(run)
     task = task_of(run.spec) if task is None else task
     run.record.facts.check_alike(task, task.test)
     run.record.facts.check_unchanged(task, str(run.folder))
-    _write(run, test=measure(run.model, task.test, _outside(task), task.absent))
+    fitted = fit_detectors(run.model, detectors, task.train, task.validation)
+    section = measure(run.model, task.test, _outside(task), task.absent, fitted, progress=progress)
+    _write(run, test=section)
     return run
+
+
+def _health(run: Run, task: Task, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The health on validation data, with an even choice of training data as reference."""
+    count = len(task.train)
+    rows = torch.arange(0, count, math.ceil(count / _REFERENCE))
+    reference = task.train.subset(rows)
+    plain: dict[str, Any] = to_plain(
+        diagnose(run.model, task.validation, reference, history=history)
+    )
+    return plain
 
 
 def _drop_orphans(folder: Path) -> None:
@@ -119,7 +155,7 @@ def _absent_for_tuning(task: Task) -> list[str]:
 
 def _write(run: Run, **sections: dict[str, Any]) -> None:
     numbers = {**read_metrics(run.folder), "training": run.training, **sections}
-    order: list[str] = ["training", "validation", "test"]
+    order: list[str] = ["training", "validation", "health", "test"]
     plain = {name: numbers[name] for name in order if name in numbers}
     write_atomically(run.folder / METRICS, to_json(plain, indent=1).encode() + b"\n")
     write_atomically(run.folder / SUMMARY, markdown(run, plain).encode())

@@ -10,7 +10,8 @@ from gemfi import checks
 from gemfi.data.augmentation import Augmentation
 from gemfi.errors import InputError
 
-Schedule = Literal["cosine", "one-cycle"]
+Optimizer = Literal["adamw", "adam", "sgd"]
+Schedule = Literal["cosine", "one-cycle", "constant", "step", "exponential"]
 Select = Literal["last", "best"]
 _RISE = 0.3  # share of a one-cycle run before its peak
 _FIRST = 1 / 25  # of the peak, at its start
@@ -18,14 +19,20 @@ _FIRST = 1 / 25  # of the peak, at its start
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """AdamW, with a learning rate that ends at zero.
+    """Optimiser, learning rate and budget; by default AdamW, with a rate that ends at zero.
 
     Attributes:
         epochs: passes over the training data.
         batch_size: samples a step.
         learning_rate: the largest.
+        optimizer: `adamw`, `adam` (weight decay is part of the gradient) or `sgd` (the same, with
+            momentum 0.9).
         schedule: `cosine` falls from it to zero by half a cosine; `one-cycle` first rises to it,
-            over three tenths of training, from a twenty-fifth of it, also along a cosine.
+            over three tenths of training, from a twenty-fifth of it, also along a cosine;
+            `constant` stays; `step` is multiplied by `decay` at each of the `milestones`;
+            `exponential` falls smoothly to `decay` times it.
+        milestones: of `step`, fractions of training in rising order.
+        decay: of `step`, the factor at each milestone; of `exponential`, the one at the end.
         weight_decay: on weight matrices; never on biases, norms or the temperature.
         clip_norm: largest norm of the gradient.
         seed: of shuffling, dropout, outliers and augmentation.
@@ -39,7 +46,10 @@ class TrainConfig:
     epochs: int = 20
     batch_size: int = 128
     learning_rate: float = 1e-3
+    optimizer: Optimizer = "adamw"
     schedule: Schedule = "cosine"
+    milestones: tuple[float, ...] = (0.5, 0.75)
+    decay: float = 0.1
     weight_decay: float = 1e-4
     clip_norm: float = 1.0
     seed: int = 0
@@ -59,7 +69,10 @@ class TrainConfig:
         checks.whole("seed", self.seed, 0)
         if self.seed >= 2**63 - 1:
             raise InputError(f"seed must be at most 2**63 - 2, got {self.seed}")
+        checks.choice("optimizer", self.optimizer, get_args(Optimizer))
         checks.choice("schedule", self.schedule, get_args(Schedule))
+        checks.number("decay", self.decay, most=1, above=0)
+        _check_milestones(self.milestones)
         checks.choice("select", self.select, get_args(Select))
         if not isinstance(self.augmentation, Augmentation):
             raise InputError(
@@ -69,11 +82,34 @@ class TrainConfig:
 
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""
-        if self.schedule == "cosine":
-            return self.learning_rate * _fall(fraction)
-        if fraction < _RISE:
-            return self.learning_rate * (1 - (1 - _FIRST) * _fall(fraction / _RISE))
-        return self.learning_rate * _fall((fraction - _RISE) / (1 - _RISE))
+        return self.learning_rate * self._share(fraction)
+
+    def _share(self, fraction: float) -> float:
+        """Of the largest learning rate, after a fraction of training."""
+        match self.schedule:
+            case "cosine":
+                return _fall(fraction)
+            case "one-cycle" if fraction < _RISE:
+                return 1 - (1 - _FIRST) * _fall(fraction / _RISE)
+            case "one-cycle":
+                return _fall((fraction - _RISE) / (1 - _RISE))
+            case "step":
+                return float(self.decay ** sum(fraction >= each for each in self.milestones))
+            case "exponential":
+                return float(self.decay**fraction)
+            case "constant":
+                return 1.0
+
+
+def _check_milestones(milestones: object) -> None:
+    if not isinstance(milestones, tuple) or not milestones:
+        raise InputError(
+            f"milestones must be a tuple of fractions, such as (0.5, 0.75), got {milestones!r}"
+        )
+    for each in milestones:
+        checks.number("milestones", each, above=0, below=1)
+    if list(milestones) != sorted(set(milestones)):
+        raise InputError(f"milestones must rise, got {milestones}")
 
 
 def _fall(fraction: float) -> float:

@@ -6,8 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gemfi import locks, metrics, spectral
+from gemfi import metrics, spectral
 from gemfi.data import Split
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
 from gemfi.methods.base import DataFacts, Progress
@@ -26,13 +25,12 @@ from gemfi.training.batches import Features, batches_per_epoch, permutation
 from gemfi.training.checks import check_run
 from gemfi.training.config import TrainConfig
 from gemfi.training.fingerprint import fingerprint
+from gemfi.training.folder import CHECKPOINT, LOG, alone_in
 from gemfi.training.interrupt import graceful_interrupt
 from gemfi.training.log import RunLog
+from gemfi.training.members import MEMBER, mean_history, member_seed
+from gemfi.training.optimizer import make_optimizer
 from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
-
-CHECKPOINT = "checkpoint.safetensors"
-LOG = "log.jsonl"
-LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,8 @@ class FitResult:
     Attributes:
         steps: optimiser steps.
         seconds: wall time of training, over all sessions of the run.
-        history: a record an epoch: the mean of each loss term, validation NLL and accuracy.
+        history: a record an epoch: the mean of each loss term, validation NLL and accuracy and, of
+            a mixture, the mean weights of its heads on validation data.
         best_epoch: the epoch that was kept, with `select="best"`.
         notes: what the configuration leaves out, and what was done when statistics were fitted.
         resumed_at: the step from which the last session went on; None for a fresh run.
@@ -97,26 +96,6 @@ def fit(
         graceful_interrupt() as interrupted,
     ):
         return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
-
-
-@contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Keep others out of the folder of a run, which is created; a second one is refused."""
-
-    def taken() -> None:
-        raise CheckpointError(
-            f"another process is training in {folder}; wait for it, or use another folder"
-        )
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(
-            f"run_dir {folder} cannot be created: a file is in its place, or in that of a folder "
-            "above it; give another one (--out, or GEMFI_RUNS)"
-        ) from None
-    with locks.alone(folder / LOCK, taken):
-        yield
 
 
 @dataclass
@@ -184,17 +163,11 @@ class _Trainer:
         self.label = label
         self._begin()
         if not self.state.finished:
-            bar = tqdm(
-                total=self.steps,
-                initial=self.state.step,
-                desc=label,
-                unit="step",
-                disable=None if progress is None else not progress,
-                leave=False,
-            )
-            with bar:
-                while self.state.step < self.steps:
-                    self._epoch(bar, interrupted)
+            members = self.model.members()
+            if members:
+                self._members(members, progress)
+            else:
+                self._epochs(interrupted, progress)
             self._finish()
             if interrupted.is_set():
                 raise KeyboardInterrupt
@@ -207,6 +180,39 @@ class _Trainer:
             notes=self.state.notes,
             resumed_at=self.resumed_at,
         )
+
+    def _epochs(self, interrupted: threading.Event, progress: bool | None) -> None:
+        bar = tqdm(
+            total=self.steps,
+            initial=self.state.step,
+            desc=self.label,
+            unit="step",
+            disable=None if progress is None else not progress,
+            leave=False,
+        )
+        with bar:
+            while self.state.step < self.steps:
+                self._epoch(bar, interrupted)
+
+    def _members(self, members: list[Model], progress: bool | None) -> None:
+        """Train each as a run of its own; this run has no step until all have ended."""
+        results = []
+        for index, member in enumerate(members):
+            seed = member_seed(self.config.seed, index, len(members))
+            result = fit(
+                member,
+                self.train,
+                self.validation,
+                replace(self.config, seed=seed),
+                run_dir=None if self.run_dir is None else self.run_dir / f"{MEMBER}{index}",
+                progress=progress,
+                label=f"{self.label} {index + 1}/{len(members)}",
+            )
+            results.append(result)
+        self.state.step = self.steps
+        self.state.seconds = sum(result.seconds for result in results)
+        for record in mean_history([result.history for result in results]):
+            self.log.write(**record)
 
     def _begin(self) -> None:
         path = self._path()
@@ -288,6 +294,8 @@ class _Trainer:
             log_p = belief.log_probs()
             record["validation_nll"] = metrics.nll(log_p, self.validation.labels)
             record["validation_accuracy"] = metrics.accuracy(log_p.exp(), self.validation.labels)
+            if belief.log_weight.shape[1] > 1:  # one look at the same inputs an epoch
+                record["router"] = belief.log_weight.exp().mean(dim=0).tolist()
             self._keep_best(epoch, record["validation_nll"])
             bar.set_description_str(f"{self.label} · val nll {record['validation_nll']:.3f}")
         self.state.sums = {}
@@ -375,14 +383,3 @@ class _Trainer:
         self.state = _State(**snapshot.counters)
         self.resumed_at = self.saved_at = self.state.step
         self.log.rewind(self.state.step, finished=self.state.finished)
-
-
-def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW with weight decay on weight matrices alone."""
-    named = list(model.named_parameters())
-    decayed = [p for name, p in named if name.endswith("weight") and p.ndim > 1]
-    others = [p for name, p in named if not (name.endswith("weight") and p.ndim > 1)]
-    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(
-        groups, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )

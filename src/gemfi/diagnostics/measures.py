@@ -1,4 +1,4 @@
-"""Diagnostics: does each part of a model do what it is said to do?
+"""Measures of the parts of a model.
 
 Support is measured by the distance to the k-th nearest training feature, which no part of a model
 has seen; energy, gate and evidence are compared with it by rank. Heads are compared with each

@@ -1,0 +1,118 @@
+"""Temperature scaling: one number T that makes probabilities honest, fitted on ID validation data.
+
+It acts on the predictive distribution, p^(1/T) renormalised, which for a plain softmax is the usual
+division of the logits by T, and which leaves the labels as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gemfi.belief import Belief
+from gemfi.errors import InputError
+
+LOWEST, HIGHEST = 0.05, 20.0
+"""Bounds of T. Where every prediction is right the NLL falls for ever as T → 0, and where they are
+worse than none as T → ∞: there is no optimum, and T is the bound."""
+
+_STEPS = 200  # bisection alone needs 60
+
+
+def fit_temperature(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """Log T, a float64 scalar, of the smallest NLL of p^(1/T) renormalised, T in the bounds.
+
+    With β = 1/T the NLL is convex: its derivative is the mean of E_β[log p] − log p_y, and that of
+    the derivative the mean variance of log p under p^β. Newton's method finds the root, with
+    bisection where a step would leave the bracket. Where no T is better than another (uniform
+    predictions) T is 1.
+
+    Args:
+        log_probs: (N, C) log-probabilities of ID validation data, C at least 2.
+        labels: (N,) their classes.
+    """
+    values, y = _checked(log_probs, labels)
+    of_label = values.gather(1, y.unsqueeze(1)).mean()
+
+    def slopes(beta: float) -> tuple[float, float]:
+        p = torch.softmax(beta * values, dim=1)
+        known = values.masked_fill(values.isinf(), 0.0)  # 0·log 0 = 0
+        mean = (p * known).sum(dim=1, keepdim=True)
+        spread = (p * (known - mean).square()).sum(dim=1)
+        return float(mean.mean() - of_label), float(spread.mean())
+
+    low, high = 1 / HIGHEST, 1 / LOWEST
+    (first, curve), (last, _) = slopes(low), slopes(high)
+    if curve == 0 and first == 0:
+        return values.new_zeros(())
+    if first >= 0 or last <= 0:
+        return values.new_tensor(math.log(HIGHEST if first >= 0 else LOWEST))
+    return values.new_tensor(-math.log(_root(slopes, low, high)))
+
+
+def calibrated(belief: Belief, log_temperature: Tensor | float) -> Belief:
+    """The belief at a temperature, on top of the one that it has.
+
+    Args:
+        belief: of any method.
+        log_temperature: log T, as `fit_temperature` returns it.
+    """
+    added = torch.as_tensor(
+        log_temperature, dtype=belief.log_p.dtype, device=belief.log_p.device
+    ).detach()
+    if added.ndim != 0 or not bool(torch.isfinite(added)):
+        raise InputError(f"log_temperature must be one finite number, got {log_temperature!r}")
+    before = belief.log_temperature
+    return replace(belief, log_temperature=added if before is None else before + added)
+
+
+def at_bound(log_temperature: Tensor) -> bool:
+    """Whether a fitted temperature is a bound and not an optimum."""
+    return float(log_temperature) in {math.log(LOWEST), math.log(HIGHEST)}
+
+
+def _root(slopes: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
+    """Where the first of the slopes is zero; it rises from below zero at `low` to above."""
+    beta = min(max(1.0, low), high)
+    for _ in range(_STEPS):
+        slope, curve = slopes(beta)
+        low, high = (beta, high) if slope < 0 else (low, beta)
+        step = beta - slope / curve if curve > 0 else math.nan
+        found = step if low < step < high else (low + high) / 2
+        if abs(found - beta) <= 1e-14 * beta or slope == 0:
+            return found if slope else beta
+        beta = found
+    return beta
+
+
+def _checked(log_probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    if log_probs.ndim != 2 or labels.shape != log_probs.shape[:1] or len(labels) == 0:
+        raise InputError(
+            "a temperature needs log-probabilities (N, C) and N labels, N at least 1, got "
+            f"{tuple(log_probs.shape)} and {tuple(labels.shape)}"
+        )
+    classes = log_probs.shape[1]
+    if classes < 2:
+        raise InputError("a temperature needs at least two classes: with one, p is 1 at every T")
+    values, y = log_probs.detach().to(torch.float64), labels.to(torch.int64)
+    if int(y.min()) < 0 or int(y.max()) >= classes:
+        raise InputError(
+            f"labels must be in 0..{classes - 1}, found {int(y.min())}..{int(y.max())}"
+        )
+    sums = torch.logsumexp(values, dim=1)
+    if not bool((sums.abs() < 1e-4).all()):  # NaN too
+        raise InputError(
+            "rows of log-probabilities must be finite or −inf and sum to one in probability; of "
+            "logits take log_softmax first"
+        )
+    impossible = values.gather(1, y.unsqueeze(1)).isinf()
+    if bool(impossible.any()):
+        raise InputError(
+            f"sample {int(impossible.nonzero()[0, 0])} has a label of probability 0, so that the "
+            "NLL is infinite at every temperature"
+        )
+    return values, y

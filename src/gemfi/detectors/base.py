@@ -1,0 +1,279 @@
+"""The interface of a post-hoc detector: `Detector`, and what detectors share, `Observed`.
+
+A detector looks at a trained model and says how unfamiliar an input is; the model stays as it is.
+Every score has one sign: **higher is more out-of-distribution**. Most detectors need features and
+logits alone, which `observe` extracts once for all of them; those with `needs == "inputs"` need
+gradients through the model and take `score_inputs(model, x)`.
+
+To add one, write a file beside this with a `Detector` in the order `info`, `default_config`,
+`_fit`, `_score`, and list it in `DETECTORS` (`detectors/__init__.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from gemfi import dirichlet
+from gemfi.belief import Belief
+from gemfi.data import Role, Split, require_role
+from gemfi.errors import InputError
+from gemfi.model import Model, scaled
+
+BATCH = 512
+"""Inputs a forward pass."""
+
+Needs = Literal["logits", "features", "inputs"]
+
+
+@dataclass(frozen=True)
+class DetectorInfo:
+    """What a detector is, read by the docs, `gemfi evaluate` and the tests.
+
+    Attributes:
+        name: its name on the command line and in `DETECTORS`.
+        summary: one line.
+        paper: title of the paper.
+        venue: where it appeared.
+        year: when.
+        needs: `logits` or `features` of one pass, or `inputs`: the model itself and a backward
+            pass through it.
+        unnormalised: whether the scale of the logits matters, and not their softmax alone.
+    """
+
+    name: str
+    summary: str
+    paper: str
+    venue: str
+    year: int
+    needs: Needs
+    unnormalised: bool = False
+
+
+# -- what one pass gives ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a model makes of a split, extracted once for all detectors.
+
+    Attributes:
+        features: (N, D) of the backbone, as the head gets them.
+        logits: (N, C) float64, see `joint_logits`.
+        belief: float64, as `predict` returns it.
+        split: where they come from; it holds the role and the labels.
+    """
+
+    features: Tensor
+    logits: Tensor
+    belief: Belief
+    split: Split
+
+    def __post_init__(self) -> None:
+        count = len(self.belief)
+        if self.features.ndim != 2 or self.logits.ndim != 2:
+            raise InputError(
+                "expected features (N, D) and logits (N, C), got "
+                f"{tuple(self.features.shape)} and {tuple(self.logits.shape)}"
+            )
+        if not len(self.features) == len(self.logits) == count:
+            raise InputError(
+                f"{len(self.features)} features, {len(self.logits)} logits and a belief on {count} "
+                "inputs are not of the same inputs"
+            )
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def labels(self) -> Tensor | None:
+        """(N,) labels of the split, or None."""
+        return self.split.y
+
+
+def observe(model: Model, split: Split, batch_size: int = BATCH) -> Observed:
+    """Features, logits and belief of a split in one pass, in evaluation mode.
+
+    Args:
+        model: trained.
+        split: of any role; `Detector.fit` refuses those that it may not learn from.
+        batch_size: how many inputs at a time.
+    """
+    with evaluating(model), torch.no_grad():
+        features = model.embed(split.x, batch_size)
+        beliefs = [model.head(z) for z in torch.split(features, batch_size)]
+    belief = Belief.cat(beliefs).to(torch.float64)
+    return Observed(features, joint_logits(belief), belief, split)
+
+
+def joint_logits(belief: Belief) -> Tensor:
+    """One row of logits (B, C) for a belief of any number of components.
+
+    log p̂_c + log Σ_k π_k Σ_c' exp u_kc': their softmax is the predictive distribution p̂ and their
+    logsumexp is minus the energy of the logits, for one component, for mixtures and for ensembles
+    alike. Of a plain softmax these are its logits, which are returned as they are. Without logits
+    they are log p̂, whose logsumexp says nothing.
+    """
+    if belief.logits is None:
+        return belief.log_probs()
+    bare = (belief.log_evidence, belief.log_gate, belief.log_temperature)
+    if belief.logits.shape[1] == 1 and all(each is None for each in bare):
+        return belief.logits.squeeze(1)
+    energy = dirichlet.logit_energy(belief.logits, belief.log_weight)
+    return belief.log_probs() - energy.unsqueeze(1)
+
+
+# -- the detector -------------------------------------------------------------------------------
+
+
+class Detector:
+    """Base of every detector.
+
+    Args:
+        config: its frozen configuration; None takes the default.
+    """
+
+    info: ClassVar[DetectorInfo]
+
+    def __init__(self, config: Any = None) -> None:
+        expected = type(self).default_config()
+        if config is not None and type(config) is not type(expected):
+            raise InputError(
+                f"{self.info.name} takes a {type(expected).__name__}, got {type(config).__name__}"
+            )
+        self.config: Any = expected if config is None else config
+        self.notes: list[str] = []
+        self.fitted = not self.learns
+
+    @classmethod
+    def default_config(cls) -> Any:
+        """The configuration used where none is given; None for a detector without choices."""
+        return None
+
+    @property
+    def needs(self) -> Needs:
+        """What it needs under this configuration."""
+        return self.info.needs
+
+    @property
+    def learns(self) -> bool:
+        """Whether it has to be fitted before it can score."""
+        return type(self)._fit is not Detector._fit
+
+    def missing(self, belief: Belief) -> str | None:
+        """Why it cannot work with beliefs of this kind, or None if it can."""
+        if self.info.unnormalised and belief.logits is None:
+            return f"{self.info.name} needs logits, and the method of this model has none"
+        return None
+
+    def fit(self, train: Observed, validation: Observed) -> None:
+        """Fit what there is to fit; `notes` says what came of it.
+
+        Args:
+            train: role train.
+            validation: role validation.
+        """
+        purpose = f"fitting the detector {self.info.name}"
+        require_role(train.split, (Role.TRAIN,), f"{purpose} as training data")
+        require_role(validation.split, (Role.VALIDATION,), f"{purpose} as validation data")
+        self.notes = []
+        self._fit(train, validation)
+        self.fitted = True
+
+    def score(self, observed: Observed) -> Tensor:
+        """Scores (N,) in float64, higher is more OOD; of any role, nothing is learnt."""
+        if self.needs == "inputs":
+            raise InputError(
+                f"{self.info.name} needs gradients through the model: call score_inputs(model, x)"
+            )
+        self._check_ready()
+        if reason := self.missing(observed.belief):
+            raise InputError(reason)
+        return self._checked(self._score(observed))
+
+    def score_inputs(self, model: Model, x: Tensor, batch_size: int = BATCH) -> Tensor:
+        """Scores (N,) in float64 of inputs (N, ...), by as many passes as it takes.
+
+        Args:
+            model: trained; its parameters and their gradients stay as they are.
+            x: floating point, or uint8 images, as the model was trained on.
+            batch_size: how many at a time.
+        """
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        if self.needs != "inputs":
+            raise InputError(
+                f"{self.info.name} needs no gradients: call score(observe(model, split))"
+            )
+        self._check_ready()
+        x = model._checked(x)
+        with evaluating(model):
+            parts = [self._score_batch(model, piece) for piece in torch.split(x, batch_size)]
+        return self._checked(torch.cat(parts))
+
+    def _fit(self, train: Observed, validation: Observed) -> None:
+        """What `fit` does once the roles are checked."""
+
+    def _score(self, observed: Observed) -> Tensor:
+        raise NotImplementedError
+
+    def _score_batch(self, model: Model, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _check_ready(self) -> None:
+        if not self.fitted:
+            raise InputError(f"{self.info.name} is not fitted: call fit(train, validation) first")
+
+    def _checked(self, scores: Tensor) -> Tensor:
+        bad = scores.isnan()
+        if bool(bad.any()):
+            raise InputError(
+                f"the {self.info.name} score of input {int(bad.nonzero()[0])} is NaN: look for NaN "
+                "or infinite values in the input or in the weights"
+            )
+        return scores.detach().to(torch.float64)
+
+
+def labels_of(observed: Observed) -> Tensor:
+    """The labels, or an error that names the split."""
+    return observed.split.labels
+
+
+# -- gradients through the model ----------------------------------------------------------------
+
+
+def perturbed(x: Tensor, magnitude: float, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """Inputs x − magnitude·sign(∇_x loss), in the units of the inputs before the normalisation.
+
+    Bytes are taken as [0, 1]. Since a normalisation divides by its spread, the step in normalised
+    inputs is magnitude/std, as ODIN's code has it.
+
+    Args:
+        x: (B, ...) inputs.
+        magnitude: of the step; 0 gives the inputs back.
+        loss: inputs (B, ...) -> (B,), each of which depends on its own input alone.
+    """
+    x = scaled(x).detach()
+    if magnitude == 0:
+        return x
+    with torch.enable_grad():
+        start = x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(start).sum(), start)
+    return x - magnitude * gradient.sign()
+
+
+@contextmanager
+def evaluating(model: Model) -> Iterator[None]:
+    """Evaluation mode; afterwards every module is in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

@@ -1,0 +1,50 @@
+"""Energy of the logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gemfi import checks
+from gemfi.detectors.base import Detector, DetectorInfo, Observed
+
+
+@dataclass(frozen=True)
+class EnergyConfig:
+    """Choices of the energy.
+
+    Attributes:
+        temperature: T.
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.number("temperature", self.temperature, above=0)
+
+
+class Energy(Detector):
+    """−T·log Σ_c exp(f_c/T)."""
+
+    info: ClassVar[DetectorInfo] = DetectorInfo(
+        name="energy",
+        summary="minus the logsumexp of the logits",
+        paper="Energy-based Out-of-distribution Detection",
+        venue="NeurIPS",
+        year=2020,
+        needs="logits",
+        unnormalised=True,
+    )
+    config: EnergyConfig
+
+    @classmethod
+    def default_config(cls) -> EnergyConfig:
+        """T = 1."""
+        return EnergyConfig()
+
+    def _score(self, observed: Observed) -> Tensor:
+        temperature = self.config.temperature
+        return -temperature * torch.logsumexp(observed.logits / temperature, dim=1)

@@ -1,0 +1,227 @@
+"""Mahalanobis distance to the nearest class mean, of the last features or of several layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from gemfi import checks
+from gemfi.data import Role, Split, require_role
+from gemfi.density import ClassGaussians, Statistics
+from gemfi.detectors.base import (
+    BATCH,
+    Detector,
+    DetectorInfo,
+    Needs,
+    Observed,
+    evaluating,
+    perturbed,
+)
+from gemfi.detectors.ddu import fitted_gaussians
+from gemfi.errors import InputError
+from gemfi.model import Model
+
+
+@dataclass(frozen=True)
+class MahalanobisConfig:
+    """Choices of the distance.
+
+    Attributes:
+        noise: step of the input towards the nearest class before it is measured, in the units of
+            the inputs before the normalisation, bytes as [0, 1]; 0 for none. It costs a backward
+            pass for each layer.
+        layers: names of modules of the backbone, such as `blocks.3`, whose outputs are averaged
+            over space and measured beside the features; `fit_layers` fits them.
+        ridge: added to the diagonal of each covariance, in units of the mean variance.
+    """
+
+    noise: float = 0.0
+    layers: tuple[str, ...] = ()
+    ridge: float = 1e-4
+
+    def __post_init__(self) -> None:
+        checks.number("noise", self.noise, 0)
+        checks.number("ridge", self.ridge, above=0)
+        if not isinstance(self.layers, tuple) or len(set(self.layers)) < len(self.layers):
+            raise InputError(f"layers must be a tuple of different names, got {self.layers!r}")
+
+
+class Mahalanobis(Detector):
+    """min_c (z − μ_c)ᵀ Σ⁻¹ (z − μ_c), with one covariance Σ for all classes, in float64.
+
+    With layers the score is a weighted sum of the distances, each standardised; the weights are
+    those of a logistic regression that tells ID validation from OOD validation data.
+    """
+
+    info: ClassVar[DetectorInfo] = DetectorInfo(
+        name="mahalanobis",
+        summary="squared Mahalanobis distance to the nearest class mean, tied covariance",
+        paper="A Simple Unified Framework for Detecting Out-of-Distribution Samples and "
+        "Adversarial Attacks",
+        venue="NeurIPS",
+        year=2018,
+        needs="features",
+    )
+    config: MahalanobisConfig
+
+    def __init__(self, config: MahalanobisConfig | None = None) -> None:
+        super().__init__(config)
+        self.gaussians: list[ClassGaussians] = []  # of each layer, the features last
+        self.weight: Tensor | None = None  # (L + 1,) of the distances, and an intercept
+        self.intercept = 0.0
+
+    @classmethod
+    def default_config(cls) -> MahalanobisConfig:
+        """The last features as they are."""
+        return MahalanobisConfig()
+
+    @property
+    def needs(self) -> Needs:
+        """Features alone, unless there is noise or there are layers."""
+        return "inputs" if self.config.noise or self.config.layers else "features"
+
+    def _fit(self, train: Observed, validation: Observed) -> None:
+        if self.config.layers:
+            raise InputError(
+                "a Mahalanobis detector of several layers needs the model and OOD validation data: "
+                "call fit_layers(model, train, inside, outside)"
+            )
+        self.gaussians = [fitted_gaussians(train, "tied", 1.0, self.config.ridge)]
+        self.notes = list(self.gaussians[0].notes)
+
+    def fit_layers(self, model: Model, train: Split, inside: Split, outside: Split) -> None:
+        """Fit a Gaussian a class for each layer, and the weights of the layers.
+
+        Args:
+            model: trained.
+            train: role train, for means and covariances.
+            inside: role validation, for the weights.
+            outside: role ood-validation, likewise.
+        """
+        purpose = "fitting the layers of a Mahalanobis detector"
+        require_role(train, (Role.TRAIN,), f"{purpose} as training data")
+        require_role(inside, (Role.VALIDATION,), f"{purpose} as ID data")
+        require_role(outside, (Role.OOD_VALIDATION,), f"{purpose} as OOD data")
+        with evaluating(model):
+            self.gaussians = self._layer_gaussians(model, train.x, train.labels)
+            near, far = (
+                torch.cat([self._distances(model, x) for x in torch.split(split.x, BATCH)])
+                for split in (inside, outside)
+            )
+        self.weight, self.intercept = _logistic(near, far)
+        names = [*self.config.layers, "features"]
+        shares = ", ".join(
+            f"{name} {float(weight * spread):.3g}"
+            for name, weight, spread in zip(
+                names, self.weight, torch.cat([near, far]).std(dim=0), strict=True
+            )
+        )
+        self.notes = [f"weights of the standardised distances: {shares}"]
+        self.fitted = True
+
+    def _score(self, observed: Observed) -> Tensor:
+        pieces = torch.split(observed.features, BATCH)
+        return torch.cat([nearest(self.gaussians[0], piece) for piece in pieces])
+
+    def _score_batch(self, model: Model, x: Tensor) -> Tensor:
+        distances = self._distances(model, x)
+        if self.weight is None:
+            return distances.squeeze(1)
+        return distances @ self.weight + self.intercept
+
+    def _distances(self, model: Model, x: Tensor) -> Tensor:
+        """Squared distances (B, L) of each layer, after the noise of each."""
+        layers = self.config.layers
+
+        def distance(index: int, inputs: Tensor) -> Tensor:
+            return nearest(self.gaussians[index], layer_features(model, inputs, layers)[index])
+
+        if self.config.noise == 0:
+            with torch.no_grad():
+                every = layer_features(model, x, layers)
+                pairs = zip(self.gaussians, every, strict=True)
+                return torch.stack([nearest(each, z) for each, z in pairs], dim=1)
+        found = []
+        for index in range(len(self.gaussians)):
+            moved = perturbed(x, self.config.noise, partial(distance, index))
+            with torch.no_grad():
+                found.append(distance(index, moved))
+        return torch.stack(found, dim=1)
+
+    @torch.no_grad()
+    def _layer_gaussians(self, model: Model, x: Tensor, y: Tensor) -> list[ClassGaussians]:
+        made: list[tuple[ClassGaussians, Statistics]] = []
+        for inputs, labels in zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True):
+            every = layer_features(model, inputs, self.config.layers)
+            if not made:
+                made = [_empty(model.head.num_classes, z, self.config.ridge) for z in every]
+            for (_, statistics), z in zip(made, every, strict=True):
+                statistics.update(z, labels)
+        for gaussians, statistics in made:
+            gaussians.fit(statistics)
+        return [gaussians for gaussians, _ in made]
+
+
+def nearest(gaussians: ClassGaussians, z: Tensor) -> Tensor:
+    """Squared distance (B,) of features (B, D) to the nearest class mean, in float64.
+
+    A class without samples takes no part. The class is sought by an expanded square, and measured
+    by an exact one.
+    """
+    white = (z.to(torch.float64) - gaussians.center) @ gaussians.whiten
+    means = gaussians.means[gaussians.log_norm.isfinite()]
+    near = (means.square().sum(dim=1) - 2 * white.detach() @ means.T).argmin(dim=1)
+    return (white - means[near]).square().sum(dim=1)
+
+
+def layer_features(model: Model, x: Tensor, layers: Sequence[str]) -> list[Tensor]:
+    """Outputs (B, ·) of modules of the backbone, averaged over space, and the features last."""
+    known = dict(model.backbone.named_modules())
+    found: dict[str, Tensor] = {}
+    hooks = []
+    for name in layers:
+        if name not in known or not name:
+            raise InputError(
+                f"the backbone has no module {name!r}; it has {', '.join(filter(None, known))}"
+            )
+
+        def keep(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
+            if not isinstance(output, Tensor) or output.ndim < 2:
+                raise InputError(f"module {name!r} of the backbone does not return (B, ...)")
+            found[name] = output.flatten(2).mean(dim=2) if output.ndim > 2 else output
+
+        hooks.append(known[name].register_forward_hook(keep))
+    try:
+        z = model.features(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    absent = [name for name in layers if name not in found]
+    if absent:
+        raise InputError(f"module {absent[0]!r} of the backbone takes no part in a forward pass")
+    return [*(found[name] for name in layers), z]
+
+
+def _empty(classes: int, z: Tensor, ridge: float) -> tuple[ClassGaussians, Statistics]:
+    gaussians = ClassGaussians(classes, z.shape[1], covariance="tied", ridge=ridge)
+    gaussians = gaussians.to(z.device, torch.float64)
+    return gaussians, gaussians.statistics()
+
+
+def _logistic(near: Tensor, far: Tensor) -> tuple[Tensor, float]:
+    """Weights (L,) of raw distances and an intercept, fitted on standardised ones."""
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - seconds to import
+
+    both = torch.cat([near, far])
+    centre, spread = both.mean(dim=0), both.std(dim=0)
+    spread = torch.where(spread > 0, spread, 1.0)
+    target = torch.cat([torch.zeros(len(near)), torch.ones(len(far))])
+    fit = LogisticRegression(max_iter=1000)
+    fit.fit(((both - centre) / spread).cpu().numpy(), target.numpy())
+    weight = torch.from_numpy(fit.coef_[0]).to(both) / spread
+    return weight, float(fit.intercept_[0]) - float(centre @ weight)

@@ -1,0 +1,134 @@
+"""Posterior network: evidence is the number of training samples that lie around an input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gemfi import checks, dirichlet, losses
+from gemfi.belief import Belief
+from gemfi.errors import InputError
+from gemfi.flows import RadialFlows
+from gemfi.methods.base import Batch, DataFacts, MethodInfo, Progress
+from gemfi.methods.evidential import Evidential, EvidentialConfig
+from gemfi.spectral import Linear
+
+
+@dataclass(frozen=True)
+class PostNetConfig(EvidentialConfig):
+    """Choices of the posterior network; the defaults are the paper's.
+
+    Attributes:
+        latent: H, dimensions of the space in which densities are estimated.
+        flow_length: layers of each class's radial flow.
+        entropy_weight: of −H(Dir(α)), which keeps evidence from growing without end.
+        outliers: none by default, as in the paper; see `EvidentialConfig`.
+        outlier_weight: of the term on them.
+    """
+
+    latent: int = 6
+    flow_length: int = 6
+    entropy_weight: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("latent", self.latent, 1)
+        checks.whole("flow_length", self.flow_length, 0)
+        checks.number("entropy_weight", self.entropy_weight, 0)
+
+
+class PostNet(Evidential):
+    """α_c = 1 + N_c·q(x|c): class counts times the density of the class around the input.
+
+    x = BatchNorm(W z + b) has a few dimensions, and q(x|c) is a radial flow a class. Far from the
+    training data every density vanishes, and with it the evidence. The loss is the Bayes risk of
+    −log p under Dir(α), ψ(α0) − ψ(α_y), less a little of the entropy of Dir(α).
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="postnet",
+        summary="class counts times a normalising flow a class as evidence, Bayes risk of −log p",
+        paper="Posterior Network: Uncertainty Estimation without OOD Samples via Density-Based "
+        "Pseudo-Counts",
+        venue="NeurIPS",
+        year=2020,
+    )
+    config: PostNetConfig
+    class_counts: Tensor
+
+    def __init__(
+        self, num_features: int, num_classes: int, config: PostNetConfig | None = None
+    ) -> None:
+        super().__init__(num_features, num_classes, config)
+        latent = self.config.latent
+        self.linear = Linear(num_features, latent)  # to the latent space, not to the classes
+        self.norm = nn.BatchNorm1d(latent)
+        self.flows = RadialFlows(num_classes, latent, self.config.flow_length)
+        self.register_buffer("class_counts", torch.ones(num_classes))
+
+    @classmethod
+    def default_config(cls) -> PostNetConfig:
+        """The paper's sizes."""
+        return PostNetConfig()
+
+    def prepare(self, facts: DataFacts) -> None:
+        """Take N_c; a class without training samples never has evidence."""
+        counts = torch.zeros_like(self.class_counts)
+        counts[: len(facts.class_counts)] = facts.class_counts.to(counts)
+        self.class_counts.copy_(counts)
+
+    def log_alpha(self, logits: Tensor) -> Tensor:
+        """Log(1 + N_c·q(x|c)) from the logarithms of the pseudo-counts."""
+        return functional.softplus(logits)
+
+    def pseudo_counts(self, latent: Tensor) -> Tensor:
+        """Log N_c + log q(x|c) (B, C) of latent points (B, H)."""
+        counts: Tensor = self.flows(latent) + self.class_counts.log()
+        return counts
+
+    def forward(self, z: Tensor) -> Belief:
+        """One Dirichlet, and the density of the latent point under all classes together."""
+        logits = self.pseudo_counts(self.norm(self.linear(z)))
+        log_density = torch.logsumexp(logits, dim=-1) - self.class_counts.sum().log()
+        return self.belief(logits, log_density=log_density)
+
+    def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
+        """Risk, and the entropy of the Dirichlet."""
+        log_p, log_total = dirichlet.log_mean(log_alpha)
+        entropy = dirichlet.differential_entropy(log_p, log_total).mean()
+        return {
+            "risk": losses.evidential_risk(log_p, log_total, y, "digamma"),
+            "entropy": -self.config.entropy_weight * entropy,
+        }
+
+    def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """The terms on ID features and, where there are outliers, the one on them."""
+        if self.training and len(batch.z) < 2:
+            raise InputError(
+                "postnet has a batch normalisation, which needs at least two samples a batch to "
+                "train, got 1: raise batch_size"
+            )
+        logits = self.pseudo_counts(self.norm(self.linear(batch.z)))
+        terms = self.terms(self.log_alpha(logits), batch.y, at)
+        if batch.outliers is not None:
+            terms["outliers"] = batch.outlier_weight * self.outlier_term(batch.outliers)
+        return terms
+
+    def outlier_term(self, z: Tensor) -> Tensor:
+        """`outlier_weight`·KL(Dir(α) ‖ Dir(1)) on features of outliers."""
+        norm = self.norm
+        # on the scale of ID features: statistics of their own would bring outliers to the middle
+        latent = functional.batch_norm(
+            self.linear(z),
+            norm.running_mean,
+            norm.running_var,
+            norm.weight,
+            norm.bias,
+            eps=norm.eps,
+        )
+        alpha = self.log_alpha(self.pseudo_counts(latent)).exp()
+        return self.config.outlier_weight * dirichlet.kl_to_uniform(alpha).mean()

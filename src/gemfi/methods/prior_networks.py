@@ -1,0 +1,150 @@
+"""Prior networks: a Dirichlet that is told what to be, sharp on ID data and flat on outliers.
+
+One network with two losses: KL(target ‖ model) of the first paper and KL(model ‖ target) of the
+second. Where classes overlap the forward KL fits one Dirichlet to a mixture of targets, which has
+a mode for each; in the mean over labels the reverse KL is, up to a constant, that to the one
+Dirichlet of their mean concentration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gemfi import checks, dirichlet, losses
+from gemfi.methods.base import MethodInfo, Progress
+from gemfi.methods.evidential import Evidential, EvidentialConfig
+from gemfi.outliers import OutlierConfig
+
+_VIRTUAL = OutlierConfig()
+
+
+@dataclass(frozen=True)
+class PriorNetworkConfig(EvidentialConfig):
+    """Choices of a prior network; the defaults are those of `rkl-pn`.
+
+    Attributes:
+        outliers: virtual ones by default. The papers train on a real set of them: give `fit` a
+            split of role `auxiliary`, and `OutlierConfig(kind="auxiliary")` here.
+        outlier_weight: γ, of the KL on outliers.
+        precision: what the target of an ID sample has on its true class, above the 1 of every
+            class. The loss is divided by it.
+        nll_weight: of −log p_y on ID data, an auxiliary term.
+    """
+
+    outliers: OutlierConfig = _VIRTUAL
+    outlier_weight: float = 1.0
+    precision: float = 100.0
+    nll_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.number("precision", self.precision, above=0)
+        checks.number("nll_weight", self.nll_weight, 0)
+
+
+@dataclass(frozen=True)
+class ForwardPriorNetworkConfig(PriorNetworkConfig):
+    """Choices of `kl-pn`, which differs in one default.
+
+    The forward KL alone learns slowly to tell classes apart and, with virtual outliers from the
+    start, not at all in a short run: 60 % accuracy on digits' validation data, where softmax and
+    this network with −log p_y of full weight have 98 %.
+
+    Attributes:
+        outliers: see `PriorNetworkConfig`.
+        outlier_weight: γ, likewise.
+        precision: likewise.
+        nll_weight: of −log p_y on ID data; 0 for the KL alone.
+    """
+
+    nll_weight: float = 1.0
+
+
+class PriorNetwork(Evidential):
+    """α = exp(W z + b), without a prior; a KL to Dir(1 + precision·e_y), or to Dir(1) on outliers.
+
+    Epistemic is the papers' mutual information between label and p. Aleatoric is 1 − max p, by
+    which they (and those who published numbers of them since) find misclassified inputs; their
+    "expected data uncertainty" is the score `expected_entropy`.
+    """
+
+    prior = None
+    reverse: ClassVar[bool]
+    config: PriorNetworkConfig
+
+    @classmethod
+    def default_config(cls) -> PriorNetworkConfig:
+        """The papers' target precision, with virtual outliers."""
+        return PriorNetworkConfig()
+
+    def notes(self) -> list[str]:
+        """Where the configuration takes its outliers from."""
+        outliers, words = self.config.outliers, "the configuration asks for "
+        if outliers.kind == "auxiliary":
+            return [words + "real outliers (an auxiliary split), as the paper had"]
+        if outliers.is_none:
+            return [words + "no outliers, so nothing makes α flat; the paper used a real set"]
+        return [words + f"virtual outliers ({outliers.kind}); the paper used a real set"]
+
+    def log_alpha(self, logits: Tensor) -> Tensor:
+        """The logits, clipped at ±10."""
+        return logits.clamp(-10, 10)
+
+    def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
+        """KL to the target of the true class."""
+        target = torch.ones_like(log_alpha)
+        target = target.scatter(-1, y.unsqueeze(-1), 1 + self.config.precision)
+        terms = {"kl": self._divergence(log_alpha, target)}
+        if self.config.nll_weight > 0:
+            log_p, _ = dirichlet.log_mean(log_alpha)
+            terms["nll"] = self.config.nll_weight * losses.nll(log_p, y)
+        return terms
+
+    def outlier_term(self, z: Tensor) -> Tensor:
+        """γ·KL to the flat target on features of outliers."""
+        log_alpha = self.log_alpha(self.linear(z))
+        flat = self._divergence(log_alpha, torch.ones_like(log_alpha))
+        return self.config.outlier_weight * flat
+
+    def _divergence(self, log_alpha: Tensor, target: Tensor) -> Tensor:
+        alpha = log_alpha.exp()
+        kl = dirichlet.kl(alpha, target) if self.reverse else dirichlet.kl(target, alpha)
+        return kl.mean() / self.config.precision
+
+
+class ForwardPriorNetwork(PriorNetwork):
+    """Trained by KL(target ‖ model)."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="kl-pn",
+        summary="one Dirichlet, KL from a sharp target on ID data and a flat one on outliers",
+        paper="Predictive Uncertainty Estimation via Prior Networks",
+        venue="NeurIPS",
+        year=2018,
+        epistemic="mutual_information",
+    )
+    reverse = False
+
+    @classmethod
+    def default_config(cls) -> ForwardPriorNetworkConfig:
+        """As `rkl-pn`, and an auxiliary −log p_y."""
+        return ForwardPriorNetworkConfig()
+
+
+class ReversePriorNetwork(PriorNetwork):
+    """Trained by KL(model ‖ target)."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="rkl-pn",
+        summary="one Dirichlet, KL to a sharp target on ID data and to a flat one on outliers",
+        paper="Reverse KL-Divergence Training of Prior Networks: Improved Uncertainty and "
+        "Adversarial Robustness",
+        venue="NeurIPS",
+        year=2019,
+        epistemic="mutual_information",
+    )
+    reverse = True

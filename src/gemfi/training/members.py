@@ -1,0 +1,38 @@
+"""The members of a model that are trained one by one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any, Final
+
+MEMBER: Final = "member-"
+"""The folder of a member's run below that of the whole, followed by its number."""
+
+
+def member_seed(seed: int, index: int, count: int) -> int:
+    """A seed of its own for each member, and none that another ensemble's member has."""
+    return seed * count + index
+
+
+def mean_history(histories: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The records of an epoch, averaged over the members; seconds are added up."""
+    found = []
+    for records in zip(*histories, strict=True):
+        first = records[0]
+        merged: dict[str, Any] = {
+            "step": first["step"],
+            "epoch": first["epoch"],
+            "loss": statistics.fmean(each["loss"] for each in records),
+            "terms": {
+                name: statistics.fmean(each["terms"][name] for each in records)
+                for name in first["terms"]
+            },
+            "learning_rate": first["learning_rate"],
+            "seconds": round(sum(each["seconds"] for each in records), 3),
+        }
+        for name in ("validation_nll", "validation_accuracy"):
+            if name in first:
+                merged[name] = statistics.fmean(each[name] for each in records)
+        found.append(merged)
+    return found

@@ -1,0 +1,74 @@
+"""The ablation's rows and the related-work presets: switches as in the paper's table, and alive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gemfi.errors import InputError
+from gemfi.methods import GEMFI, PAPER_PRESETS, PRESETS, Batch, Progress
+from gemfi.methods.gem_presets import RELATED_WORK, SWITCHES, ablation, preset, presets
+
+# ticks of the paper's table of the ablation, row by row
+TABLE = [
+    set(),
+    {"sn"},
+    {"sn", "core"},
+    {"sn", "core", "mix"},
+    {"sn", "core", "mix", "fi_reg"},
+    {"sn", "core", "mix", "fi_mod"},
+    {"sn", "core", "mix", "fi_reg", "fi_mod"},
+    {"sn", "core", "mix", "fi_reg", "fi_mod", "ebm"},
+    {"sn", "core", "mix", "fi_reg", "fi_mod", "ebm", "unc"},
+    {"core", "mix", "fi_reg", "fi_mod", "ebm", "unc"},
+]
+
+
+def test_the_rows_are_the_papers() -> None:
+    rows = ablation()
+    on = [{name for name in SWITCHES if getattr(config, name)} for config in rows.values()]
+    assert on == TABLE
+    same = dict.fromkeys(SWITCHES, False)
+    assert {replace(config, **same) for config in rows.values()} == {
+        replace(PAPER_PRESETS["gem-fi"], **same)
+    }
+    assert rows["ablation-full"] == PAPER_PRESETS["gem-fi"]
+
+
+def test_our_own_configuration_has_an_ablation_too() -> None:
+    rows = ablation(PRESETS["gem-fi"])
+    assert all(config.gate == "energy" and config.sizes == "linear" for config in rows.values())
+
+
+@pytest.mark.parametrize("name", list(presets()))
+def test_each_preset_trains_and_no_two_agree(name: str) -> None:
+    def loss(which: str) -> torch.Tensor:
+        torch.manual_seed(0)
+        head = GEMFI(6, 3, replace(preset(which), dropout=0.0)).double()
+        torch.manual_seed(1)
+        outliers = torch.randn(4, 6).double() if head.takes_outliers else None
+        batch = Batch(torch.randn(8, 6).double(), torch.randint(3, (8,)), outliers)
+        total = torch.stack(list(head.objective(batch, Progress(5, 10)).values())).sum()
+        total.backward()
+        assert all(p.grad is None or bool(torch.isfinite(p.grad).all()) for p in head.parameters())
+        assert head(batch.z).probs().sum(dim=-1).allclose(torch.ones(8, dtype=torch.float64))
+        return total.detach()
+
+    mine = loss(name)
+    assert not any(torch.equal(loss(other), mine) for other in presets() if other != name)
+
+
+def test_related_work_says_what_it_stands_for() -> None:
+    mixture, gated = (RELATED_WORK[n].config for n in ("dirichlet-mixture", "gated-dirichlet"))
+    assert mixture.components == 3
+    assert not mixture.has_energy
+    assert gated.components == 1
+    assert gated.core
+    assert all("stands for" in each.stands_for for each in RELATED_WORK.values())
+
+
+def test_an_unknown_preset_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match="unknown preset 'full'; known: ablation-none"):
+        preset("full")
