@@ -190,6 +190,7 @@ VARIANTS: dict[str, Variant] = {
     "scrambled-0.5": _fi("outliers.scrambled=0.5"),
     "far-2": _fi("outliers.far=2"),
     "near-0.25": _fi("outliers.near=0.25"),
+    "detached": _fi("energy_detached=true"),
     "rho-refit": _fi("rho_refit=0.1", "kl_evidence=scaled"),
     "fi-1": _fi("fi_reg_weight=1", "fi_mod_strength=1"),
     "no-fi-no-pi-entropy": _fi("fi_reg=false", "fi_mod=false", "pi_entropy=0"),

@@ -13,7 +13,6 @@ import pytest
 from gemfi import __version__
 from gemfi.cli import main
 from gemfi.demo import run_demo
-from gemfi.methods import METHODS
 from support.commands import refused
 
 ROW = {
@@ -33,14 +32,6 @@ ROW = {
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"gemfi {__version__}\n"
-
-
-def test_methods_lists_every_method(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["methods"]) == 0
-    printed = capsys.readouterr().out
-    for name, head in METHODS.items():
-        assert name in printed
-        assert head.info.paper in printed
 
 
 @pytest.mark.parametrize("command", ["", "demo", "train", "evaluate", "methods"])

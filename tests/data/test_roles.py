@@ -247,9 +247,9 @@ REVIEWED = {
     "runs/folder.py begin": "writes TaskFacts.of down",
     "runs/facts.py TaskFacts.check_unchanged": "checksums of train and validation",
     "runs/work.py _absent_for_tuning": "names of sets, not data",
-    "runs/spec.py matched_spec": "reads the shape of train",
-    "runs/spec.py make_spec": "of matched_spec and own_spec",
-    "runs/spec.py own_spec": "reads nothing but the name",
+    "runs/choose.py matched_spec": "reads the shape of train",
+    "runs/choose.py make_spec": "of matched_spec and own_spec",
+    "runs/choose.py own_spec": "reads nothing but the name",
     "cli/runs.py Choices.spec": "hands it to make_spec",
     "demo/runner.py _build": "reads the shape of train",
     # where models are judged, nothing is learnt

@@ -22,7 +22,7 @@ from gemfi.methods import METHODS
 from gemfi.scores import SCORES
 
 SIZES = {  # inches × 150 dots
-    "two-moons": (1200, 1050),
+    "two-moons": (1200, 1507),
     "line": (1200, 960),
     "reliability": (1200, 450),
     "histograms": (1200, 1035),

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gemfi.data import two_moons
 from gemfi.errors import InputError
 from gemfi.methods import GEMFI, PAPER_PRESETS, PRESETS, Batch, Progress
-from gemfi.methods.gem_presets import RELATED_WORK, SWITCHES, ablation, preset, presets
+from gemfi.methods.gem_presets import SWITCHES, ablation, preset, presets
+from gemfi.recipes import gem_config
+from gemfi.runs import make_spec
 
 # ticks of the paper's table of the ablation, row by row
 TABLE = [
@@ -61,14 +64,29 @@ def test_each_preset_trains_and_no_two_agree(name: str) -> None:
 
 
 def test_related_work_says_what_it_stands_for() -> None:
-    mixture, gated = (RELATED_WORK[n].config for n in ("dirichlet-mixture", "gated-dirichlet"))
+    names = ("dirichlet-mixture", "gated-dirichlet")
+    mixture, gated = map(preset, names)
     assert mixture.components == 3
     assert not mixture.has_energy
     assert gated.components == 1
     assert gated.core
-    assert all("stands for" in each.stands_for for each in RELATED_WORK.values())
+    assert all("stands for" in presets()[name].stands_for for name in names)
 
 
 def test_an_unknown_preset_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match="unknown preset 'full'; known: ablation-none"):
         preset("full")
+
+
+def test_the_switches_come_on_top_of_a_data_sets_own_values() -> None:
+    mnist = gem_config("gem-fi", "mnist")
+    assert preset("ablation-full", mnist) == mnist
+    assert preset("ablation-mix", mnist).kl_weight == mnist.kl_weight == 1e-3
+
+
+def test_a_preset_from_the_command_line() -> None:
+    task = two_moons()
+    spec = make_spec("two-moons", "gem-fi", task, preset="ablation-mix", settings=["clip=9"])
+    assert spec.head == replace(preset("ablation-mix"), clip=9.0)
+    with pytest.raises(InputError, match="--preset ablation-mix is one of gem-fi, not of edl"):
+        make_spec("two-moons", "edl", task, preset="ablation-mix")

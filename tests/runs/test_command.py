@@ -51,7 +51,7 @@ def test_train_says_where_it_is_and_how_it_went(root: Path, capsys: Capture) -> 
     run = Run.open(folder)
     assert folder == default_folder(run.spec, "two-moons")
     assert text.splitlines()[0] == (
-        "gem-fi on two-moons: mlp, 1,000 samples of 2 classes, 1 epoch, 8 steps, seed 0"
+        "gem-fi on two-moons: mlp, 1,000 samples of 2 classes, 1 epoch, 32 steps, seed 0"
     )
     assert text.splitlines()[1] == f"Run: {folder}"
     assert text.splitlines()[-2] == f"in {folder}"
@@ -61,7 +61,7 @@ def test_train_says_where_it_is_and_how_it_went(root: Path, capsys: Capture) -> 
         assert f"{validation['id'][name]:.2f}" in text
     for name in ("auroc", "aupr_id", "fpr95"):
         assert f"{validation['ood']['ring']['epistemic'][name]:.2f}" in text
-    assert f"{run.training['parameters']:,} parameters in 8 steps" in text
+    assert f"{run.training['parameters']:,} parameters in 32 steps" in text
     assert ", ".join(FILES) in text
     assert CONVENTIONS in text
 
@@ -135,7 +135,7 @@ def test_fresh_trains_again(capsys: Capture, monkeypatch: pytest.MonkeyPatch) ->
     (folder / RECORD).write_text("{broken")  # even then
     text = printed(["train", "two-moons", *QUICK, "--fresh"], capsys)
     assert "had finished" not in text
-    assert Run.open(folder).training["steps"] == 8
+    assert Run.open(folder).training["steps"] == 32
 
 
 def test_ctrl_c_says_how_to_go_on(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_ctrl_c_says_how_to_go_on(capsys: Capture, monkeypatch: pytest.MonkeyPat
         f"gemfi: what was done is in {folder}; the same command without --fresh resumes"
     )
     assert last == "gemfi: stopped"
-    assert "not finished, 4 of 8 steps; run gemfi train again" in refused(
+    assert "not finished, 4 of 32 steps; run gemfi train again" in refused(
         ["evaluate", folder], capsys
     )
     assert "Trained" in printed(["train", "two-moons", *QUICK], capsys)

@@ -16,7 +16,7 @@ from gemfi.methods import METHODS, GEMConfig
 from gemfi.normalisation import Normalisation
 from gemfi.outliers import NONE, VOS, OutlierConfig
 from gemfi.recipes import own_recipe
-from gemfi.runs import RunSpec, find_task, make_spec, matched_spec, own_spec
+from gemfi.runs import RunSpec, choose, find_task, make_spec, matched_spec, own_spec
 from gemfi.training import TrainConfig
 
 from .conftest import toy_spec
@@ -137,7 +137,7 @@ def test_the_backbone_follows_from_the_shape_of_a_sample(
     spec = matched_spec("noise", "edl", images(shape))
     assert spec.backbone == backbone
     assert spec.backbone_options.items() >= options.items()
-    assert spec.train == TrainConfig()
+    assert spec.train == TrainConfig(batch_size=16)
     assert spec.build(3, None).predict(torch.rand(2, *shape)).probs().shape == (2, 3)
 
 
@@ -173,7 +173,7 @@ def test_the_own_spec_is_the_methods_recipe(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_matched_spec_is_one_for_all(method: str) -> None:
     spec, other = (matched_spec("noise", name, images((3, 32, 32))) for name in (method, "gem-fi"))
-    assert spec.train == other.train == TrainConfig()
+    assert spec.train == other.train == TrainConfig(batch_size=16)
     assert (spec.backbone, spec.backbone_options) == (other.backbone, other.backbone_options)
     assert spec.head == METHODS[method].default_config()
 
@@ -293,3 +293,11 @@ def test_the_digest_changes_with_every_setting() -> None:
 def test_an_unknown_task_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"unknown task 'moons'; known: digits, two-moons, line"):
         find_task("moons")
+
+
+@pytest.mark.parametrize(
+    ("samples", "size"), [(1, 16), (105, 16), (759, 32), (1280, 64), (2559, 64), (2560, 128)]
+)
+def test_few_samples_come_in_small_batches(samples: int, size: int) -> None:
+    recipe = choose.matched_recipe((4,), "table", samples)
+    assert recipe.train == TrainConfig(batch_size=size)

@@ -20,9 +20,10 @@ from gemfi.outliers import Kind
 from gemfi.places import runs_root
 from gemfi.recipes import own_recipe
 from gemfi.runs import OwnData, Record, Run, RunSpec, evaluate_run, find_task, make_spec, train_run
+from gemfi.runs.choose import RecipeName
 from gemfi.runs.compare import comparison, means
 from gemfi.runs.folder import FILES, is_finished
-from gemfi.runs.spec import RecipeName, task_of
+from gemfi.runs.spec import task_of
 from gemfi.runs.summary import every_score, headline, terminal
 from gemfi.runs.text import CONVENTIONS
 from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
@@ -68,6 +69,7 @@ class Choices:
         seed: of weights and training.
         select: keep the last epoch, or the one with the best validation NLL.
         augmentation: of training images.
+        preset: of gem-fi, a row of the paper's ablation or related work: see gemfi methods.
         outliers: another kind than the recipe's: none, vos as in the paper, halo with scrambled
             inputs as by default, or another kind alone.
         settings: fields of the method's configuration, such as fi_reg_weight=0.1
@@ -91,6 +93,7 @@ class Choices:
     seed: _Whole = None
     select: Annotated[Select | None, _one_of(Select)] = None
     augmentation: Annotated[_AugmentationName | None, _one_of(_AugmentationName)] = None
+    preset: Annotated[str | None, _Name] = None
     outliers: Annotated[Kind | None, _one_of(Kind)] = None
     settings: Annotated[tuple[str, ...], _Settings, tyro.conf.arg(name="set")] = ()
     normalise: bool = True
@@ -109,6 +112,7 @@ class Choices:
             recipe=self.recipe,
             backbone=self.backbone,
             options=self.backbone_options,
+            preset=self.preset,
             outliers=self.outliers,
             settings=self.settings,
             train=changes,

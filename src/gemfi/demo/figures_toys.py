@@ -192,7 +192,7 @@ def _moons_legend(run: Run) -> list[Line2D]:
 
 def line(runs: Sequence[Run]) -> Figure:
     """A column a method: P(class 1) with its heads, the split of uncertainty, the evidence."""
-    figure = Figure(figsize=(2.2 + 2.9 * len(runs), 6.4), layout="constrained")
+    figure = Figure(figsize=(8.0, 6.4), layout="constrained")
     axes = figure.subplots(
         3, len(runs), sharex=True, sharey="row", squeeze=False,
         gridspec_kw={"height_ratios": (1.5, 1.1, 0.9)},

@@ -49,6 +49,10 @@ SCORE_LABELS = {
     "evidence": "evidence score",
     "logit_energy": "energy of the logits",
     "unfamiliarity": "unfamiliarity",
+    "vacuity": "vacuity",
+    "dissonance": "dissonance",
+    "disagreement": "disagreement",
+    "mutual_information": "mutual information",
 }
 SET_COLORS = {"ID test": "#9aa5b4", "near OOD": "#d55e00", "far OOD": "#a3419b"}
 PART_COLORS = {"aleatoric": "#cbbf9f", "within": "#b9a1d6", "between": "#8a3b8f"}

@@ -56,8 +56,12 @@ class Subject:
         return None if self.log_gate is None else self.log_gate.exp()
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A field of the method's configuration, which not every method has."""
-        return getattr(self.model.head.config, name, default)
+        """A field of the method's configuration, which not every method has, as the head uses it.
+
+        A weight that the configuration leaves open follows from the number of classes.
+        """
+        chosen: dict[str, float] = getattr(self.model.head, "weights", {})
+        return chosen.get(name, getattr(self.model.head.config, name, default))
 
 
 @torch.no_grad()

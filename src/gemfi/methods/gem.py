@@ -132,7 +132,8 @@ class GEM(Head):
         seen = _in_space(z, self.config.energy_space)
         energy, signal = None, seen
         if self.energy is not None:
-            energy = self._scaled_energy(self.energy(seen).squeeze(1))
+            given = seen.detach() if self.config.energy_detached else seen
+            energy = self._scaled_energy(self.energy(given).squeeze(1))
             signal = torch.cat([seen, torch.sigmoid(energy).unsqueeze(1)], dim=1)
         logits = self.heads(z) * torch.exp(-self.log_temperature)
         if self.router is None:

@@ -53,6 +53,8 @@ class GEMConfig:
         gate_high: s_max.
         gate_bound: `sigmoid` maps smoothly into the bounds, `clamp` cuts a sigmoid off at them
             (the released code; no gradient outside).
+        energy_detached: the energy learns on the features as they are, and its terms do not move
+            the backbone.
         energy_scaled: the energy has a learned temperature of its own.
         energy_tanh: squash the energy by tanh.
         energy_desaturate: with tanh, the factor on its argument in evaluation.
@@ -118,6 +120,7 @@ class GEMConfig:
     gate_low: float = 0.1
     gate_high: float = 0.9
     gate_bound: Literal["sigmoid", "clamp"] = "sigmoid"
+    energy_detached: bool = False
     energy_scaled: bool = True
     energy_tanh: bool = False
     energy_desaturate: float = 0.5

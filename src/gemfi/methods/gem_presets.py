@@ -29,18 +29,22 @@ _ROWS: Mapping[str, str] = {  # in the order of the paper's table; 1 is on
 }
 
 
-def ablation(config: GEMConfig = PAPER_PRESETS["gem-fi"]) -> dict[str, GEMConfig]:
-    """The ten rows of the paper's ablation by name: a configuration with other switches.
-
-    Args:
-        config: everything that is no switch; the paper's by default.
-    """
-    return {name: _switched(config, row) for name, row in _ROWS.items()}
-
-
-def _switched(config: GEMConfig, row: str) -> GEMConfig:
-    switches: dict[str, Any] = {switch: on == "1" for switch, on in zip(SWITCHES, row, strict=True)}
-    return replace(config, **switches)
+_RELATED: Mapping[str, tuple[str, str]] = {
+    "dirichlet-mixture": (
+        "0010000",
+        (
+            "K Dirichlet heads and a router without energy or gate; stands for the mixture of "
+            "Dirichlets of related work (2024), of which no code was published"
+        ),
+    ),
+    "gated-dirichlet": (
+        "0100000",
+        (
+            "one Dirichlet head with the energy's gate and nothing else; stands for the gated EDL "
+            "of related work (2024), of which neither code nor paper was found"
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -56,36 +60,38 @@ class Preset:
     stands_for: str
 
 
-_PAPER = PAPER_PRESETS["gem-core"]
-RELATED_WORK: dict[str, Preset] = {
-    "dirichlet-mixture": Preset(
-        replace(_PAPER, sn=False, core=False, mix=True),
-        "K Dirichlet heads and a router without energy or gate; stands for the mixture of "
-        "Dirichlets of related work (2024), of which no code was published",
-    ),
-    "gated-dirichlet": Preset(
-        replace(_PAPER, sn=False),
-        "one Dirichlet head with the energy's gate and nothing else; stands for the gated EDL of "
-        "related work (2024), of which neither code nor paper was found",
-    ),
-}
+def presets(config: GEMConfig = PAPER_PRESETS["gem-fi"]) -> dict[str, Preset]:
+    """Every named configuration: the ten rows of the ablation, then related work.
+
+    Args:
+        config: everything that is no switch; the paper's by default.
+    """
+    found = {}
+    for number, (name, row) in enumerate(_ROWS.items(), start=1):
+        switched = _switched(config, row)
+        text = f"row {number} of the paper's ablation: {_switches(switched)}"
+        found[name] = Preset(switched, text)
+    for name, (row, text) in _RELATED.items():
+        found[name] = Preset(_switched(config, row), text)
+    return found
 
 
-def presets() -> dict[str, Preset]:
-    """Every named configuration: the ten rows of the ablation, then related work."""
-    rows = {
-        name: Preset(config, f"row {number} of the paper's ablation: {_switches(config)}")
-        for number, (name, config) in enumerate(ablation().items(), start=1)
-    }
-    return rows | RELATED_WORK
+def ablation(config: GEMConfig = PAPER_PRESETS["gem-fi"]) -> dict[str, GEMConfig]:
+    """The ten rows of the paper's ablation by name."""
+    return {name: each.config for name, each in presets(config).items() if name in _ROWS}
 
 
-def preset(name: str) -> GEMConfig:
+def preset(name: str, config: GEMConfig = PAPER_PRESETS["gem-fi"]) -> GEMConfig:
     """The configuration of a name, or an error that lists the names."""
-    known = presets()
+    known = presets(config)
     if name not in known:
         raise InputError(f"unknown preset {name!r}; known: {', '.join(known)}")
     return known[name].config
+
+
+def _switched(config: GEMConfig, row: str) -> GEMConfig:
+    switches: dict[str, Any] = {switch: on == "1" for switch, on in zip(SWITCHES, row, strict=True)}
+    return replace(config, **switches)
 
 
 def _switches(config: GEMConfig) -> str:

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+from gemfi.runs.choose import make_spec, matched_spec, own_spec
 from gemfi.runs.folder import Record, Run
-from gemfi.runs.spec import OwnData, RunSpec, find_task, make_spec, matched_spec, own_spec
+from gemfi.runs.spec import OwnData, RunSpec, find_task
 from gemfi.runs.work import evaluate_run, train_run
 
 __all__ = [

@@ -11,36 +11,25 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import torch
 
 from gemfi.backbones import BACKBONES
 from gemfi.data import TASKS, Task
-from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
-from gemfi.methods import METHODS, GEMConfig, method
+from gemfi.methods import GEMConfig, method
 from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
-from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
-from gemfi.recipes import Recipe, own_recipe
-from gemfi.runs.plain import decode, from_plain, parse, split_setting, to_plain, with_settings
+from gemfi.outliers import NONE
+from gemfi.runs.plain import decode, from_plain, to_plain
 from gemfi.spectral import SOFT, Spectral
 from gemfi.training import TrainConfig
 
 T = TypeVar("T")
-
-_AUGMENTED: Final = {
-    "cifar10": AUGMENTATIONS["standard"],
-    "cifar100": AUGMENTATIONS["standard"],
-    "svhn": Augmentation(crop=4),  # a digit in the mirror is not a digit
-}
-"""Task -> the augmentation of its matched recipe; what others bear, their users know."""
-
-RecipeName = Literal["matched", "own"]
 
 
 @dataclass(frozen=True)
@@ -217,135 +206,11 @@ def task_of(spec: RunSpec) -> Task:
     return find_task(spec.task, spec.own)
 
 
-def matched_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
-    """A spec for any task: the backbone follows from the shape of its training samples.
-
-    Args:
-        name: of the task.
-        method_name: a name in `METHODS`.
-        task: the task itself, if it is at hand.
-    """
-    return make_spec(name, method_name, task or find_task(name))
-
-
-def own_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
-    """The settings of the method's own paper, for mnist and cifar10; see `gemfi.recipes`."""
-    own_recipe(method_name, name)  # says what there is, before data is read
-    return make_spec(name, method_name, task or find_task(name), recipe="own")
-
-
-def make_spec(
-    name: str,
-    method_name: str,
-    task: Task,
-    *,
-    recipe: RecipeName = "matched",
-    backbone: str | None = None,
-    options: Sequence[str] = (),
-    outliers: Kind | None = None,
-    settings: Sequence[str] = (),
-    train: Mapping[str, Any] | None = None,
-    normalise: bool = True,
-    own: OwnData = OwnData(),  # noqa: B008 - frozen
-) -> RunSpec:
-    """A recipe with changes, as the command line gives them.
-
-    Args:
-        name: of the task.
-        method_name: a name in `METHODS`.
-        task: the task, whose training samples decide what the recipe leaves open.
-        recipe: `matched`, one for all methods, or the method's `own`.
-        backbone: another backbone than the recipe's.
-        options: texts `name=value` for the backbone.
-        outliers: another kind than the recipe's, with the settings that go with it.
-        settings: texts `name=value` for the method's configuration.
-        train: fields of `TrainConfig`; None keeps the recipe's value.
-        normalise: False for inputs as they are; otherwise by the task's constants, if it has any
-            and the recipe uses them.
-        own: how the user's own data were read.
-    """
-    shape = tuple(task.train.x.shape[1:])
-    chosen = own_recipe(method_name, name) if recipe == "own" else matched_recipe(shape, name)
-    given = dict(chosen.backbone_options)
-    if backbone is not None and backbone != chosen.backbone:
-        given = _input_options(backbone, shape)
-    else:
-        backbone = chosen.backbone
-    changes = {key: value for key, value in (train or {}).items() if value is not None}
-    return RunSpec(
-        task=name,
-        method=method_name,
-        backbone=backbone,
-        backbone_options=given | _parsed_options(backbone, options),
-        head=_head(method_name, chosen, outliers, settings),
-        train=replace(chosen.train, **changes),
-        normalise=normalise and chosen.normalise and task.normalisation is not None,
-        own=own,
-    )
-
-
-def matched_recipe(shape: Sequence[int], name: str = "") -> Recipe:
-    """Backbone by the shape of a sample: grey image, colour image, or numbers.
-
-    Args:
-        shape: of a sample.
-        name: of the task; it decides the augmentation, which is none for most.
-    """
-    if len(shape) == 3 and shape[1] == shape[2] >= 8:
-        backbone = "resnet18" if shape[0] == 3 else "convnet"
-        options = _input_options(backbone, shape)
-        if backbone == "resnet18":
-            options["width"] = 16
-        augmentation = _AUGMENTED.get(name, Augmentation())
-        return Recipe(TrainConfig(augmentation=augmentation), backbone, options)
-    return Recipe(TrainConfig(), "mlp", _input_options("mlp", shape))
-
-
-def _input_options(backbone: str, shape: Sequence[int]) -> dict[str, Any]:
-    """The options of a backbone that follow from the shape of a sample."""
-    known = _parameters(backbone)
-    if "in_features" in known:
-        return {"in_features": int(torch.Size(shape).numel())}
-    if len(shape) != 3 or shape[1] != shape[2]:
-        raise InputError(
-            f"{backbone} takes square images (channels, size, size), but a sample is "
-            f"{tuple(shape)}; use --backbone mlp"
-        )
-    return {"in_channels": int(shape[0]), "size": int(shape[1])}
-
-
 def _checked(config: T, where: str) -> T:
     return from_plain(type(config), to_plain(config), where)
 
 
-def _head(method_name: str, recipe: Recipe, outliers: Kind | None, settings: Sequence[str]) -> Any:
-    """The method's configuration: its default, the recipe's fields, and what was asked for."""
-    head = method(method_name).default_config()
-    head = replace(head, **recipe.head) if recipe.head else head
-    head = head if outliers is None else _with_outliers(head, method_name, outliers)
-    head = with_settings(head, settings, "--set")
-    if outliers not in (None, "none") and not getattr(head, "takes_outliers", True):
-        raise InputError(
-            f"{method_name} has no term on outliers in this configuration, so --outliers "
-            f"{outliers} would change nothing; --set ebm=true adds one"
-        )
-    return head
-
-
-def _with_outliers(head: Any, method_name: str, kind: Kind) -> Any:
-    """A configuration with outliers of a kind: the paper's VOS, our halo, or that kind alone."""
-    if not hasattr(head, "outliers"):
-        able = [n for n, each in METHODS.items() if hasattr(each.default_config(), "outliers")]
-        raise InputError(
-            f"{method_name} has no term on outliers, so --outliers {kind} means nothing to it; "
-            f"these have one: {', '.join(able)}"
-        )
-    share = OutlierConfig().scrambled if kind in ("halo", "scrambled") else 0.0
-    chosen = {"none": NONE, "vos": VOS}.get(kind, OutlierConfig(kind=kind, scrambled=share))
-    return replace(head, outliers=chosen)
-
-
-def _parameters(backbone: str) -> dict[str, tuple[Any, Any]]:
+def parameters(backbone: str) -> dict[str, tuple[Any, Any]]:
     """Argument of a backbone -> its type and its default."""
     if backbone not in BACKBONES:
         raise InputError(f"unknown backbone {backbone!r}; known: {', '.join(BACKBONES)}")
@@ -359,7 +224,7 @@ def _parameters(backbone: str) -> dict[str, tuple[Any, Any]]:
 
 def _complete(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every argument of a backbone as a plain value: those given, checked, and the defaults."""
-    known = _parameters(backbone)
+    known = parameters(backbone)
     where = "backbone_options"
     for name in options:
         if name not in known:
@@ -373,23 +238,3 @@ def _complete(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{where}: {backbone} needs {name}")
         complete[name] = to_plain(decode(hint, to_plain(value), f"{where}.{name}"))
     return complete
-
-
-def _parsed_options(backbone: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Texts such as `width=16` or `spectral.kind=off` as options of a backbone."""
-    known = _parameters(backbone)
-    found: dict[str, Any] = {}
-    for text in texts:
-        where = f"--backbone-options {text}"
-        name, value = split_setting(text, "--backbone-options")
-        first, _, inner = name.partition(".")
-        if first not in known:
-            raise InputError(f"{where}: {backbone} has no such option; known: {', '.join(known)}")
-        hint, default = known[first]
-        if inner:
-            found[first] = with_settings(
-                found.get(first, default), [f"{inner}={value}"], "--backbone-options", f"{first}."
-            )
-        else:
-            found[first] = parse(hint, value, where)
-    return found

@@ -1,0 +1,196 @@
+"""Choosing a spec: one recipe for all methods, or a method's own, with what the user changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+import torch
+
+from gemfi.data import Task
+from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
+from gemfi.errors import InputError
+from gemfi.methods import METHODS, PAPER_PRESETS, gem_presets, method
+from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
+from gemfi.recipes import Recipe, own_recipe
+from gemfi.runs.plain import parse, split_setting, with_settings
+from gemfi.runs.spec import OwnData, RunSpec, find_task, parameters
+from gemfi.training import TrainConfig
+
+_AUGMENTED: Final = {
+    "cifar10": AUGMENTATIONS["standard"],
+    "cifar100": AUGMENTATIONS["standard"],
+    "svhn": Augmentation(crop=4),  # a digit in the mirror is not a digit
+}
+"""Task -> the augmentation of its matched recipe; what others bear, their users know."""
+
+RecipeName = Literal["matched", "own"]
+
+
+def matched_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
+    """A spec for any task: the backbone follows from the shape of its training samples.
+
+    Args:
+        name: of the task.
+        method_name: a name in `METHODS`.
+        task: the task itself, if it is at hand.
+    """
+    return make_spec(name, method_name, task or find_task(name))
+
+
+def own_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
+    """The settings of the method's own paper, for mnist and cifar10; see `gemfi.recipes`."""
+    own_recipe(method_name, name)  # says what there is, before data is read
+    return make_spec(name, method_name, task or find_task(name), recipe="own")
+
+
+def make_spec(
+    name: str,
+    method_name: str,
+    task: Task,
+    *,
+    recipe: RecipeName = "matched",
+    backbone: str | None = None,
+    options: Sequence[str] = (),
+    preset: str | None = None,
+    outliers: Kind | None = None,
+    settings: Sequence[str] = (),
+    train: Mapping[str, Any] | None = None,
+    normalise: bool = True,
+    own: OwnData = OwnData(),  # noqa: B008 - frozen
+) -> RunSpec:
+    """A recipe with changes, as the command line gives them.
+
+    Args:
+        name: of the task.
+        method_name: a name in `METHODS`.
+        task: the task, whose training samples decide what the recipe leaves open.
+        recipe: `matched`, one for all methods, or the method's `own`.
+        backbone: another backbone than the recipe's.
+        options: texts `name=value` for the backbone.
+        preset: a name in `gem_presets.presets()`, for gem-fi.
+        outliers: another kind than the recipe's, with the settings that go with it.
+        settings: texts `name=value` for the method's configuration.
+        train: fields of `TrainConfig`; None keeps the recipe's value.
+        normalise: False for inputs as they are; otherwise by the task's constants, if it has any
+            and the recipe uses them.
+        own: how the user's own data were read.
+    """
+    shape = tuple(task.train.x.shape[1:])
+    chosen = (
+        own_recipe(method_name, name)
+        if recipe == "own"
+        else matched_recipe(shape, name, len(task.train))
+    )
+    given = dict(chosen.backbone_options)
+    if backbone is not None and backbone != chosen.backbone:
+        given = _input_options(backbone, shape)
+    else:
+        backbone = chosen.backbone
+    changes = {key: value for key, value in (train or {}).items() if value is not None}
+    return RunSpec(
+        task=name,
+        method=method_name,
+        backbone=backbone,
+        backbone_options=given | _parsed_options(backbone, options),
+        head=_head(method_name, chosen, preset, outliers, settings),
+        train=replace(chosen.train, **changes),
+        normalise=normalise and chosen.normalise and task.normalisation is not None,
+        own=own,
+    )
+
+
+def matched_recipe(shape: Sequence[int], name: str, samples: int) -> Recipe:
+    """Backbone by the shape of a sample: grey image, colour image, or numbers.
+
+    Args:
+        shape: of a sample.
+        name: of the task; it decides the augmentation, which is none for most.
+        samples: to train on; few of them come in small batches, so that there are steps enough.
+    """
+    train = TrainConfig(batch_size=_batch_size(samples))
+    if len(shape) == 3 and shape[1] == shape[2] >= 8:
+        backbone = "resnet18" if shape[0] == 3 else "convnet"
+        options = _input_options(backbone, shape)
+        if backbone == "resnet18":
+            options["width"] = 16
+        augmentation = _AUGMENTED.get(name, Augmentation())
+        return Recipe(replace(train, augmentation=augmentation), backbone, options)
+    return Recipe(train, "mlp", _input_options("mlp", shape))
+
+
+def _batch_size(samples: int) -> int:
+    """The power of two from 16 to 128 that leaves twenty batches an epoch, if one does."""
+    return min(128, max(16, 1 << int(math.log2(max(1, samples / 20)))))
+
+
+def _input_options(backbone: str, shape: Sequence[int]) -> dict[str, Any]:
+    """The options of a backbone that follow from the shape of a sample."""
+    known = parameters(backbone)
+    if "in_features" in known:
+        return {"in_features": int(torch.Size(shape).numel())}
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise InputError(
+            f"{backbone} takes square images (channels, size, size), but a sample is "
+            f"{tuple(shape)}; use --backbone mlp"
+        )
+    return {"in_channels": int(shape[0]), "size": int(shape[1])}
+
+
+def _head(
+    method_name: str,
+    recipe: Recipe,
+    preset: str | None,
+    outliers: Kind | None,
+    settings: Sequence[str],
+) -> Any:
+    """The method's configuration: its default, the recipe's fields, and what was asked for."""
+    head = method(method_name).default_config()
+    head = replace(head, **recipe.head) if recipe.head else head
+    if preset is not None:
+        if method_name != "gem-fi":
+            raise InputError(f"--preset {preset} is one of gem-fi, not of {method_name}")
+        head = gem_presets.preset(preset, head if recipe.head else PAPER_PRESETS["gem-fi"])
+    head = head if outliers is None else _with_outliers(head, method_name, outliers)
+    head = with_settings(head, settings, "--set")
+    if outliers not in (None, "none") and not getattr(head, "takes_outliers", True):
+        raise InputError(
+            f"{method_name} has no term on outliers in this configuration, so --outliers "
+            f"{outliers} would change nothing; --set ebm=true adds one"
+        )
+    return head
+
+
+def _with_outliers(head: Any, method_name: str, kind: Kind) -> Any:
+    """A configuration with outliers of a kind: the paper's VOS, our halo, or that kind alone."""
+    if not hasattr(head, "outliers"):
+        able = [n for n, each in METHODS.items() if hasattr(each.default_config(), "outliers")]
+        raise InputError(
+            f"{method_name} has no term on outliers, so --outliers {kind} means nothing to it; "
+            f"these have one: {', '.join(able)}"
+        )
+    share = OutlierConfig().scrambled if kind in ("halo", "scrambled") else 0.0
+    chosen = {"none": NONE, "vos": VOS}.get(kind, OutlierConfig(kind=kind, scrambled=share))
+    return replace(head, outliers=chosen)
+
+
+def _parsed_options(backbone: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Texts such as `width=16` or `spectral.kind=off` as options of a backbone."""
+    known = parameters(backbone)
+    found: dict[str, Any] = {}
+    for text in texts:
+        where = f"--backbone-options {text}"
+        name, value = split_setting(text, "--backbone-options")
+        first, _, inner = name.partition(".")
+        if first not in known:
+            raise InputError(f"{where}: {backbone} has no such option; known: {', '.join(known)}")
+        hint, default = known[first]
+        if inner:
+            found[first] = with_settings(
+                found.get(first, default), [f"{inner}={value}"], "--backbone-options", f"{first}."
+            )
+        else:
+            found[first] = parse(hint, value, where)
+    return found
