@@ -10,6 +10,7 @@
 from gemfi import scores
 from gemfi._version import __version__
 from gemfi.belief import Belief
+from gemfi.calibration import calibrated, fit_temperature
 from gemfi.data import (
     DATA_SETS,
     TASKS,
@@ -24,6 +25,7 @@ from gemfi.data import (
 )
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.own import task_from_path
+from gemfi.detectors import DETECTORS, observe
 from gemfi.diagnostics import Finding, Health, diagnose
 from gemfi.errors import (
     CheckFailedError,
@@ -47,6 +49,7 @@ from gemfi.training import FitResult, TrainConfig, fit
 __all__ = [
     "AUGMENTATIONS",
     "DATA_SETS",
+    "DETECTORS",
     "METHODS",
     "PRESETS",
     "SCORES",
@@ -81,12 +84,15 @@ __all__ = [
     "__version__",
     "as_split",
     "build_model",
+    "calibrated",
     "diagnose",
     "digits",
     "evaluate",
     "fit",
+    "fit_temperature",
     "line",
     "load",
+    "observe",
     "scores",
     "task_from_path",
     "two_moons",
