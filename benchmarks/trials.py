@@ -150,6 +150,16 @@ VARIANTS: dict[str, Variant] = {
         for risk in ("mse", "log", "digamma")
         for weight in (1, 0.1, 0.01)
     },
+    "re-edl": Variant("re-edl"),
+    "daedl": Variant("daedl"),
+    **{
+        f"{method}-{name}": Variant(method, settings)
+        for method in ("edl", "re-edl", "daedl")
+        for name, settings in (
+            ("vos", ("outliers.kind=vos", "outliers.ratio=0.3", "outliers.scrambled=0")),
+            ("halo", ("outliers.kind=halo",)),
+        )
+    },
     "gem-core": Variant("gem-core"),
     "gem-mix": Variant("gem-mix"),
     "core-squared": Variant("gem-core", ("loss=squared",)),
@@ -190,6 +200,7 @@ VARIANTS: dict[str, Variant] = {
     "scrambled-0.5": _fi("outliers.scrambled=0.5"),
     "far-2": _fi("outliers.far=2"),
     "near-0.25": _fi("outliers.near=0.25"),
+    "ebm-0.1": _fi("ebm_weight=0.1", "ebm_outlier_weight=0.1"),
     "detached": _fi("energy_detached=true"),
     "rho-refit": _fi("rho_refit=0.1", "kl_evidence=scaled"),
     "fi-1": _fi("fi_reg_weight=1", "fi_mod_strength=1"),

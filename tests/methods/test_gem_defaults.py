@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gemfi import scores
-from gemfi.methods import GEMFI, METHODS, PRESETS
+from gemfi.methods import GEMFI, METHODS, PRESETS, Batch, Progress
 from gemfi.methods.base import DataFacts
 from gemfi.outliers import OutlierConfig
 from support.gem import C, D, features, objective, perceptron
@@ -101,8 +101,8 @@ def test_balanced_energy_terms() -> None:
     terms = objective(head)
     inside = head(features()[0].double()).energy
     outside = head(features(1, 5)[0].double()).energy
-    torch.testing.assert_close(terms["energy"], 0.1 * torch.log1p(inside.exp()).mean())
-    torch.testing.assert_close(terms["energy_outliers"], 0.1 * torch.log1p((-outside).exp()).mean())
+    torch.testing.assert_close(terms["energy"], 0.03 * torch.log1p(inside.exp()).mean())
+    torch.testing.assert_close(terms["energy_outliers"], 0.03 * torch.log1p((-outside).exp()).mean())
 
 
 def test_router_terms_and_repulsion() -> None:
@@ -159,3 +159,20 @@ def test_training_again_forgets_the_old_calibration() -> None:
 def test_a_gate_without_energy_training_is_noted() -> None:
     assert "its gate means nothing" in " ".join(replace(PRESETS["gem-fi"], ebm=False).notes())
     assert "its gate means nothing" not in " ".join(PRESETS["gem-fi"].notes())
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_detached_energy_does_not_move_the_backbone(detached: bool) -> None:
+    head = default(energy_detached=detached, fi_reg=False, fi_mod=False, pi_entropy=0.0)
+    torch.manual_seed(3)
+    z = torch.randn(6, D, dtype=torch.float64, requires_grad=True)
+    outliers = torch.randn(4, D, dtype=torch.float64, requires_grad=True)
+    y = torch.arange(6) % C
+    terms = head.objective(Batch(z, y, outliers), Progress(5, 10))
+    moved = torch.autograd.grad(
+        terms["energy"] + terms["energy_outliers"],
+        [z, outliers, *head.energy.parameters()],
+        allow_unused=True,
+    )
+    assert all((each is None) == detached for each in moved[:2])
+    assert all(each is not None and bool((each != 0).any()) for each in moved[2:])

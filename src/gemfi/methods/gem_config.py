@@ -73,7 +73,8 @@ class GEMConfig:
         fi_clip: keep the clip's mask and ε in the proxy, so that saturated heads have FI = 0.
         fi_trace: β, weight of the plain mean of FI over heads.
         fi_smoothing: ε' of the modulated weights.
-        ebm_weight: λ_EBM on softplus(E) of ID features.
+        ebm_weight: λ_EBM on softplus(E) of ID features. Both weights say how much the energy moves
+            the backbone; its own perceptron hardly feels them.
         ebm_outlier_weight: weight on softplus(m − E) of outliers.
         ebm_margin: m.
         ebm_clip: clip of E in both terms (paper: τ); None for no clip.
@@ -137,8 +138,8 @@ class GEMConfig:
     fi_clip: bool = False
     fi_trace: float = 0.0
     fi_smoothing: float = 1e-4
-    ebm_weight: float = 0.1
-    ebm_outlier_weight: float = 0.1
+    ebm_weight: float = 0.03
+    ebm_outlier_weight: float = 0.03
     ebm_margin: float = 0.0
     ebm_clip: float | None = None
     unc_weight: float = 0.1
