@@ -129,10 +129,9 @@ def table(path: Path) -> str:
     for each in trials.read(path):
         if "seed" in each:
             runs.setdefault(each["method"], []).append(each)
-    base = statistics.fmean(each["seconds"] for each in runs["softmax"])
     header = (
         "method", "learning rate", "accuracy", "NLL", "ECE", "Brier", "near, aleatoric",
-        "near, epistemic", "far, aleatoric", "far, epistemic", "training",
+        "near, epistemic", "far, aleatoric", "far, epistemic",
     )  # fmt: skip
     lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for method in METHODS:
@@ -149,7 +148,6 @@ def table(path: Path) -> str:
             for where in ("near", "far")
             for kind in ("aleatoric", "epistemic")
         ]
-        cells.append(f"{statistics.fmean(run['seconds'] for run in members) / base:.1f}×")
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| detector on softmax | near | far |", "|---|---|---|"]
     for name in DETECTORS:

@@ -49,3 +49,11 @@ def test_open_and_closed_bounds(value: float) -> None:
 def test_a_choice_lists_the_choices() -> None:
     with pytest.raises(InputError, match="kind must be one of a, b, got 'c'"):
         checks.choice("kind", "c", ("a", "b"))
+
+
+def test_seeds_end_where_torch_ends() -> None:
+    checks.seed("seed", 2**63 - 2)
+    with pytest.raises(InputError, match=r"seed must be at most 2\*\*63 - 2, got 9"):
+        checks.seed("seed", 2**63 - 1)
+    with pytest.raises(InputError, match="seed must be an integer of at least 0, got -1"):
+        checks.seed("seed", -1)

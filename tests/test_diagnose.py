@@ -36,7 +36,7 @@ from gemfi.diagnostics import checks, limits
 from gemfi.diagnostics.subject import Subject, ask
 from gemfi.errors import RoleError
 from gemfi.files import to_json
-from gemfi.methods import EDLConfig
+from gemfi.methods import DAEDLConfig, EDLConfig
 from gemfi.runs.plain import from_plain, to_plain, with_settings
 from gemfi.training.batches import Features
 
@@ -208,6 +208,16 @@ class TestFailures:
             for value, expected in ((math.log(0.0099), 1.0), (math.log(0.0101), 0.0)):
                 bias.fill_(value)
                 assert diagnosed(model)["zero evidence"].value == expected
+
+    def test_zero_evidence_at_one_in_every_class(self) -> None:
+        """DAEDL has no prior, and a KL that is too strong pulls α to one."""
+        model = built("daedl", DAEDLConfig())
+        with torch.no_grad():
+            model.head.linear.weight.zero_()
+            model.head.linear.bias.zero_()
+            assert diagnosed(model)["zero evidence"].value == 1.0
+            model.head.linear.bias.copy_(torch.tensor([0.1, -0.1, 0.0]))
+            assert diagnosed(model)["zero evidence"].value == 0.0
 
     @pytest.mark.parametrize("bound", ["sigmoid", "clamp"])
     def test_a_learned_gate_at_its_bounds(self, bound: Any) -> None:

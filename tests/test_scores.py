@@ -489,3 +489,13 @@ def test_conflict_mixes_between_and_within():
     between, within = dirichlet.class_variance(belief.log_p, belief.log_weight, belief.log_evidence)
     assert torch.allclose(scores.conflict(belief, mix=0.0), between.sum(-1), rtol=1e-14)
     assert torch.allclose(scores.conflict(belief, mix=1.0), within.sum(-1), rtol=1e-14)
+
+
+def test_dissonance_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    log_p = torch.log_softmax(torch.randn(7, 2, 4, dtype=torch.float64), dim=-1)
+    weight = torch.log_softmax(torch.randn(7, 2, dtype=torch.float64), dim=-1)
+    belief = Belief(log_p, weight, torch.rand(7, 2, dtype=torch.float64))
+    whole = scores.dissonance(belief)
+    monkeypatch.setattr(scores, "_BLOCK", 3 * 2 * 4 * 4)  # three rows at a time
+    torch.testing.assert_close(scores.dissonance(belief), whole)

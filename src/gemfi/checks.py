@@ -9,6 +9,16 @@ import numpy as np
 
 from gemfi.errors import InputError
 
+SEEDS = 2**63 - 1
+"""How many seeds there are."""
+
+
+def seed(name: str, value: object) -> None:
+    """Refuse what torch's generators cannot begin with."""
+    whole(name, value, 0)
+    if not isinstance(value, int | np.integer) or value >= SEEDS:
+        raise InputError(f"{name} must be at most 2**63 - 2, got {value}")
+
 
 def whole(name: str, value: object, least: int) -> None:
     """Refuse what is not an integer of at least `least`."""

@@ -18,6 +18,7 @@ from gemfi import dirichlet
 from gemfi.belief import Belief
 
 Score = Callable[[Belief], Tensor]
+_BLOCK = 1 << 23  # pairs of classes held at a time
 
 # -- the predictive distribution ----------------------------------------------------------------
 
@@ -118,13 +119,19 @@ def dissonance(belief: Belief) -> Tensor:
     if belief.log_prior is not None:
         prior = torch.exp(belief.log_prior - log_evidence).unsqueeze(-1)
         mass = (mass - prior).clamp_min(0)
+    rows = max(1, _BLOCK // mass[0].numel() // mass.shape[-1])
+    share = torch.cat([_conflicting(part) for part in torch.split(mass, rows)])
+    return (belief.log_weight.exp() * share).sum(dim=-1)
+
+
+def _conflicting(mass: Tensor) -> Tensor:
+    """Dissonance (B, K) of belief masses (B, K, C), by all pairs of classes."""
     itself = torch.eye(mass.shape[-1], dtype=torch.bool, device=mass.device)
     one, other = mass.unsqueeze(-1), mass.unsqueeze(-2).masked_fill(itself, 0.0)  # (B, K, C, C)
     pair = one + other
     balance = torch.where(pair > 0, 2 * torch.minimum(one, other) / pair, 0.0)
     rest, against = other.sum(dim=-1), (other * balance).sum(dim=-1)
-    share = torch.where(rest > 0, mass * against / rest, 0.0)
-    return (belief.log_weight.exp() * share.sum(dim=-1)).sum(dim=-1)
+    return torch.where(rest > 0, mass * against / rest, 0.0).sum(dim=-1)
 
 
 def differential_entropy(belief: Belief) -> Tensor:

@@ -436,3 +436,19 @@ def test_one_sample_is_believed_as_in_a_batch(name: str) -> None:
 def test_settings_are_checked(make: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_daedl_says_when_the_classes_share_a_covariance() -> None:
+    batch = data(count=C * D)
+    notes = DAEDL(D, C).double().fit_statistics([(batch.z, batch.y)], None)
+    assert notes[0].startswith("one covariance for all classes")
+
+
+def test_daedl_stays_finite_on_large_features() -> None:
+    head = DAEDL(D, C)
+    batch = Batch(1e4 * data().z.float(), data().y)
+    terms = head.objective(batch, Progress(0, 10))
+    torch.stack(list(terms.values())).sum().backward()
+    assert all(bool(torch.isfinite(p.grad).all()) for p in head.parameters())
+    belief = head.double().eval()(batch.z.double())
+    assert bool(torch.isfinite(SCORES["expected_entropy"](belief)).all())

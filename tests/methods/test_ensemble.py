@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,9 @@ from gemfi import build_model, scores
 from gemfi.backbones import MLP, Stack
 from gemfi.data import TASKS, Task
 from gemfi.errors import CheckpointError, InputError
-from gemfi.methods import Batch, Ensemble, EnsembleConfig, Progress, Softmax
+from gemfi.methods import Batch, EDLConfig, Ensemble, EnsembleConfig, Progress, Softmax
 from gemfi.model import Model
-from gemfi.training import TrainConfig, fit
+from gemfi.training import TrainConfig, fit, loop
 from gemfi.training.members import mean_history, member_seed
 
 D, C, B, M = 4, 3, 10, 3
@@ -156,3 +158,35 @@ def test_a_stack_refuses_what_it_cannot_hold() -> None:
 def test_an_ensemble_of_one_is_refused() -> None:
     with pytest.raises(InputError, match="members must be an integer of at least 2, got 1"):
         EnsembleConfig(members=1)
+
+
+def test_a_foreign_configuration_is_refused() -> None:
+    with pytest.raises(InputError, match="ensemble takes an EnsembleConfig, got EDLConfig"):
+        build_model("ensemble", "mlp", 2, config=EDLConfig(), in_features=2)
+
+
+def test_ctrl_c_between_two_members_is_heeded(moons: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    real = loop.fit
+
+    def spy(member: Model, *arguments: object, **options: object) -> object:
+        begun.append(member)
+        result = real(member, *arguments, **options)
+        if len(begun) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(loop, "fit", spy)
+    with pytest.raises(KeyboardInterrupt):
+        real(ensemble(), moons.train, moons.validation, QUICK, progress=False)
+    assert len(begun) == 1
+
+
+def test_a_member_without_its_log_says_what_to_delete(moons: Task, tmp_path: Path) -> None:
+    config = replace(QUICK, seed=member_seed(QUICK.seed, 0, M))
+    member = ensemble().members()[0]
+    folder = tmp_path / "member-0"
+    fit(member, moons.train, moons.validation, config, progress=False, run_dir=folder)
+    (folder / "log.jsonl").unlink()
+    with pytest.raises(CheckpointError, match=r"member-0 has a checkpoint without its whole log"):
+        fit(ensemble(), moons.train, moons.validation, QUICK, progress=False, run_dir=tmp_path)

@@ -102,7 +102,9 @@ def test_balanced_energy_terms() -> None:
     inside = head(features()[0].double()).energy
     outside = head(features(1, 5)[0].double()).energy
     torch.testing.assert_close(terms["energy"], 0.03 * torch.log1p(inside.exp()).mean())
-    torch.testing.assert_close(terms["energy_outliers"], 0.03 * torch.log1p((-outside).exp()).mean())
+    torch.testing.assert_close(
+        terms["energy_outliers"], 0.03 * torch.log1p((-outside).exp()).mean()
+    )
 
 
 def test_router_terms_and_repulsion() -> None:

@@ -186,3 +186,20 @@ def test_numbers_that_cannot_be_shown_are_refused(
     (copy / METRICS).write_text(json.dumps(numbers))
     with pytest.raises(CheckpointError, match=rf"{message}; delete it and run again"):
         train_run(toy_spec(), copy, progress=False)
+
+
+def test_fresh_deletes_members_and_no_other_folder(copy: Path) -> None:
+    member, other = copy / "member-0", copy / "member-notes"
+    for folder in (member, other):
+        folder.mkdir()
+        (folder / LOG).write_text("{}")
+    mine = member / "mine.txt"
+    mine.write_text("mine")
+    with pytest.raises(InputError, match=r"mine\.txt is not of a run, and --fresh deletes nothing"):
+        clear(copy)
+    assert (member / LOG).exists()
+    assert (copy / CHECKPOINT).exists()
+    mine.unlink()
+    clear(copy)
+    assert not member.exists()
+    assert (other / LOG).exists()

@@ -91,6 +91,7 @@ class Mahalanobis(Detector):
                 "a Mahalanobis detector of several layers needs the model and OOD validation data: "
                 "call fit_layers(model, train, inside, outside)"
             )
+        self.weight = None  # of an earlier fit_layers
         self.gaussians = [fitted_gaussians(train, "tied", 1.0, self.config.ridge)]
         self.notes = list(self.gaussians[0].notes)
 

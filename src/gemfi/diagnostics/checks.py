@@ -52,10 +52,11 @@ def _share(flags: Tensor) -> float:
 
 
 def zero_evidence(subject: Subject) -> Finding | str:
-    """Share of inputs with Σπ_kα0_k − W ≤ W/100, or without a prior Σπ_kα0_k ≤ C/100; ρ left out.
+    """Share of inputs with Σπ_kα0_k − W ≤ W/100, where W is the prior's mass; ρ left out.
 
-    W is the mass of the prior, C times that of a class. The energy's gate, a common factor of α, is
-    left out too: where it is closed, that is `gate_saturation`.
+    Without a prior it is Σπ_kα0_k ≤ C/100, or α within 1 % of one in every class, to which a KL
+    pulls that kills all evidence. The energy's gate, a common factor of α, is left out too: where
+    it is closed, that is `gate_saturation`.
     """
     belief = subject.belief
     if belief.log_evidence is None:
@@ -65,8 +66,10 @@ def zero_evidence(subject: Subject) -> Finding | str:
         log_total = log_total - subject.log_gate.squeeze(1)
     total = log_total.exp()
     if belief.log_prior is None:
-        none = total <= limits.NO_EVIDENCE * mass
-        meaning = "inputs with α0 at most 1 % of C"
+        flat = (belief.probs() * mass - 1).abs().amax(dim=-1) <= limits.NO_EVIDENCE
+        vacuous = flat & ((total / mass - 1).abs() <= limits.NO_EVIDENCE)
+        none = (total <= limits.NO_EVIDENCE * mass) | vacuous
+        meaning = "inputs with α0 at most 1 % of C, or with α = 1"
     else:
         none = total <= (1 + limits.NO_EVIDENCE) * mass * belief.log_prior.exp()
         meaning = "inputs with α0 within 1 % of the prior's mass"

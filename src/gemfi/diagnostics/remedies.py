@@ -17,7 +17,7 @@ def more_evidence(subject: Subject) -> str:
         found.append(f"evidence=exp (now {subject.setting('evidence')}, whose units can die)")
     if subject.setting("kl_weight"):
         found.append(f"kl_weight below {subject.setting('kl_weight'):g}")
-    return _either(*found, "more epochs")
+    return _either(*found, "more epochs", "normalised inputs")
 
 
 def fewer_confident_errors(subject: Subject) -> str:

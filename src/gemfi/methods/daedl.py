@@ -18,6 +18,7 @@ from gemfi.fitted import Fitted
 from gemfi.methods.base import DataFacts, FeatureBatches, MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig
 
+_LARGEST = 30.0  # of a logit: exp of it and its log-gamma are finite in float32
 _LOG_EPSILON = math.log(1e-6)
 _ENOUGH = 5  # samples for each dimension, for a covariance of one's own
 _LEAST_WIDTH = 1e-6  # of the range, where all training features have the same density
@@ -102,6 +103,12 @@ class DensityRange(Fitted):
         if self.shrinkage is None:
             few = (statistics.count > 0) & (statistics.count < _ENOUGH * len(statistics.origin))
             self.gaussians.shrinkage = float(few.any())
+        notes = []
+        if self.shrinkage is None and self.gaussians.shrinkage == 1:
+            notes.append(
+                f"one covariance for all classes: some have fewer than {_ENOUGH} samples for each "
+                "of the features; shrinkage=0 gives each its own"
+            )
         self.gaussians.fit(statistics)
         ends = [torch.stack(torch.aminmax(self.log_density(z))) for z, _ in batches]
         if not ends:
@@ -112,7 +119,7 @@ class DensityRange(Fitted):
         self.high.copy_(high.max())
         self.width.copy_((high.max() - low.min()).clamp_min(_LEAST_WIDTH))
         self.mark_fitted()
-        return self.gaussians.notes
+        return [*notes, *self.gaussians.notes]
 
     def log_density(self, z: Tensor) -> Tensor:
         """Log q(z) (B,)."""
@@ -129,7 +136,8 @@ class DAEDL(Evidential):
 
     λ scales logits and so changes p too: off the support p is uniform and α0 = C. Before the
     density is fitted λ is one. Against the authors' code: the loss is a mean over the batch and not
-    a sum, training features are not augmented when the density is fitted, and see `ridge`.
+    a sum, training features are not augmented when the density is fitted, logits end at 30 (theirs
+    overflow at 88), and see `ridge`.
     """
 
     prior = None
@@ -163,11 +171,12 @@ class DAEDL(Evidential):
 
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Log(10⁻⁶ + exp u), as in training."""
+        logits = logits.clamp(max=_LARGEST)
         return torch.logaddexp(logits, logits.new_tensor(_LOG_EPSILON))
 
     def forward(self, z: Tensor) -> Belief:
         """One Dirichlet, after the density is fitted with scaled logits; `logits` has them bare."""
-        logits = self.linear(z)
+        logits = self.linear(z).clamp(max=_LARGEST)
         scaled, log_density = logits, None
         if self.density.fitted:
             log_density = self.density.log_density(z)

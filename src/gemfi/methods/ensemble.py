@@ -70,7 +70,10 @@ class Ensemble(Head):
     @classmethod
     def copies(cls, config: Any) -> int:
         """One backbone a member."""
-        return (cls.default_config() if config is None else config).members  # type: ignore[no-any-return]
+        chosen = cls.default_config() if config is None else config
+        if not isinstance(chosen, EnsembleConfig):
+            raise InputError(f"ensemble takes an EnsembleConfig, got {type(chosen).__name__}")
+        return chosen.members
 
     def members(self, backbone: nn.Module) -> list[tuple[nn.Module, Head]]:
         """The networks to train one by one."""

@@ -34,7 +34,7 @@ class EvidentialConfig:
     """
 
     outliers: OutlierConfig = NONE
-    outlier_weight: float = 0.1
+    outlier_weight: float = 1e-3
 
     def __post_init__(self) -> None:
         if not isinstance(self.outliers, OutlierConfig):

@@ -43,7 +43,7 @@ class MCDropoutConfig:
     def __post_init__(self) -> None:
         checks.number("rate", self.rate, above=0, below=1)
         checks.whole("passes", self.passes, 1)
-        checks.whole("seed", self.seed, 0)
+        checks.seed("seed", self.seed)
 
 
 class MCDropout(Head):
@@ -119,7 +119,7 @@ def monte_carlo(
         batch_size: how many inputs at a time.
     """
     checks.whole("passes", passes, 1)
-    checks.whole("seed", seed, 0)
+    checks.seed("seed", seed)
     layers = [
         m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0
     ]

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +42,9 @@ RECORD: Final = "run.json"
 METRICS: Final = "metrics.json"
 SUMMARY: Final = "summary.md"
 FILES: Final = (RECORD, LOG, CHECKPOINT, METRICS, SUMMARY)
+
+MEMBER_FILES: Final = (LOG, CHECKPOINT, LOCK)
+"""Of each member of an ensemble, in a folder of its own."""
 
 _FORMAT = 1
 
@@ -190,10 +194,26 @@ def clear(folder: Path | str) -> None:
     """Delete the files of a run, and nothing else; the record last, as it makes them ours."""
     folder = Path(folder)
     require_run_folder(folder)
-    for member in folder.glob(f"{MEMBER}*"):
-        _unlink(member, (LOG, CHECKPOINT, LOCK))
+    members = [path for path in folder.iterdir() if re.fullmatch(rf"{MEMBER}\d+", path.name)]
+    for member in members:
+        _check_member(member)
+    for member in members:
+        _unlink(member, MEMBER_FILES)
         member.rmdir()
     _unlink(folder, FILES)
+
+
+def _check_member(folder: Path) -> None:
+    """Refuse to delete what an ensemble did not write."""
+    ours = {*MEMBER_FILES, *(f"{name}.tmp" for name in MEMBER_FILES)}
+    strangers = (
+        [folder] if not folder.is_dir() else [p for p in folder.iterdir() if p.name not in ours]
+    )
+    if strangers:
+        raise InputError(
+            f"{strangers[0]} is not of a run, and --fresh deletes nothing else; move it, or give "
+            "another folder"
+        )
 
 
 def _unlink(folder: Path, names: Sequence[str]) -> None:

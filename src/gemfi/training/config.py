@@ -66,9 +66,7 @@ class TrainConfig:
         checks.number("learning_rate", self.learning_rate, above=0)
         checks.number("clip_norm", self.clip_norm, above=0)
         checks.number("weight_decay", self.weight_decay, 0)
-        checks.whole("seed", self.seed, 0)
-        if self.seed >= 2**63 - 1:
-            raise InputError(f"seed must be at most 2**63 - 2, got {self.seed}")
+        checks.seed("seed", self.seed)
         checks.choice("optimizer", self.optimizer, get_args(Optimizer))
         checks.choice("schedule", self.schedule, get_args(Schedule))
         checks.number("decay", self.decay, most=1, above=0)

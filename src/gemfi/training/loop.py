@@ -165,7 +165,7 @@ class _Trainer:
         if not self.state.finished:
             members = self.model.members()
             if members:
-                self._members(members, progress)
+                self._members(members, interrupted, progress)
             else:
                 self._epochs(interrupted, progress)
             self._finish()
@@ -194,10 +194,14 @@ class _Trainer:
             while self.state.step < self.steps:
                 self._epoch(bar, interrupted)
 
-    def _members(self, members: list[Model], progress: bool | None) -> None:
+    def _members(
+        self, members: list[Model], interrupted: threading.Event, progress: bool | None
+    ) -> None:
         """Train each as a run of its own; this run has no step until all have ended."""
         results = []
         for index, member in enumerate(members):
+            if interrupted.is_set():
+                raise KeyboardInterrupt
             seed = member_seed(self.config.seed, index, len(members))
             result = fit(
                 member,
@@ -208,6 +212,11 @@ class _Trainer:
                 progress=progress,
                 label=f"{self.label} {index + 1}/{len(members)}",
             )
+            if len(result.history) != self.config.epochs:
+                raise CheckpointError(
+                    f"{self.run_dir}/{MEMBER}{index} has a checkpoint without its whole {LOG}; "
+                    "delete that folder to train the member again"
+                )
             results.append(result)
         self.state.step = self.steps
         self.state.seconds = sum(result.seconds for result in results)

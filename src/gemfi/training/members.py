@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Sequence
 from typing import Any, Final
@@ -11,8 +12,9 @@ MEMBER: Final = "member-"
 
 
 def member_seed(seed: int, index: int, count: int) -> int:
-    """A seed of its own for each member, and none that another ensemble's member has."""
-    return seed * count + index
+    """A seed of its own for each member, and no other ensemble's."""
+    digest = hashlib.blake2b(f"{seed}:{count}:{index}".encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big")
 
 
 def mean_history(histories: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
