@@ -239,7 +239,7 @@ def energy_and_support(subject: Subject) -> Finding | str:
         subject,
         "energy and support",
         (subject.energy, subject.distance),
-        (1, limits.FOLLOWS),
+        (1, limits.ENERGY_FOLLOWS),
         meaning,
         remedies.better_energy,
     )
