@@ -142,6 +142,8 @@ def _fi(*changes: str, **more: Any) -> Variant:
     return Variant("gem-fi", changes, **more)
 
 
+_STRONG = "outlier_weight=0.1"  # the weight that the paper names for VOS
+
 VARIANTS: dict[str, Variant] = {
     "softmax": Variant("softmax"),
     "edl": Variant("edl"),
@@ -156,8 +158,11 @@ VARIANTS: dict[str, Variant] = {
         f"{method}-{name}": Variant(method, settings)
         for method in ("edl", "re-edl", "daedl")
         for name, settings in (
-            ("vos", ("outliers.kind=vos", "outliers.ratio=0.3", "outliers.scrambled=0")),
-            ("halo", ("outliers.kind=halo",)),
+            (
+                "vos",
+                ("outliers.kind=vos", "outliers.ratio=0.3", "outliers.scrambled=0", _STRONG),
+            ),
+            ("halo", ("outliers.kind=halo", _STRONG)),
         )
     },
     "gem-core": Variant("gem-core"),

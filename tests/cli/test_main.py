@@ -93,7 +93,8 @@ def test_the_quick_demo_from_the_shell(tmp_path: Path) -> None:
     sets = ("digits-8-9", "noise", "inverted", "shuffled")
     assert digits == {(method, ood) for method in methods for ood in sets}
     toys = {(row["dataset"], row["method"]) for row in rows if row["dataset"] != "digits"}
-    assert toys == {(toy, method) for toy in ("two-moons", "line") for method in ("edl", "gem-fi")}
+    evidential = ("edl", "daedl", "gem-fi")
+    assert toys == {(toy, method) for toy in ("two-moons", "line") for method in evidential}
     for row in rows:
         if row["method"].startswith("gem") and row["dataset"] == "two-moons":
             assert row["auroc_epistemic"] > 90
