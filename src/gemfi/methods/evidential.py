@@ -17,9 +17,8 @@ from torch.nn import functional
 
 from gemfi import checks, dirichlet, losses
 from gemfi.belief import Belief
-from gemfi.errors import InputError
 from gemfi.methods.base import Batch, Head, Progress
-from gemfi.outliers import NONE, OutlierConfig
+from gemfi.outliers import NONE, OutlierConfig, require_outliers
 from gemfi.spectral import Linear
 
 
@@ -37,11 +36,7 @@ class EvidentialConfig:
     outlier_weight: float = 1e-3
 
     def __post_init__(self) -> None:
-        if not isinstance(self.outliers, OutlierConfig):
-            raise InputError(
-                f"outliers must be an OutlierConfig, got {self.outliers!r}; write "
-                "OutlierConfig(kind=...)"
-            )
+        require_outliers(self.outliers)
         checks.number("outlier_weight", self.outlier_weight, 0)
 
 

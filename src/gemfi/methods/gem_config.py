@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from gemfi import checks
 from gemfi.density import Covariance, RhoKind
 from gemfi.errors import InputError
-from gemfi.outliers import NONE, VOS, OutlierConfig
+from gemfi.outliers import NONE, VOS, OutlierConfig, require_outliers
 
 Space = Literal["unit", "raw"]
 GateMode = Literal["energy", "prob", "logit", "evidence"]
@@ -163,11 +163,7 @@ class GEMConfig:
         for name, choices in _CHOICES.items():
             checks.choice(name, getattr(self, name), choices)
         _check_numbers(self)
-        if not isinstance(self.outliers, OutlierConfig):
-            raise InputError(
-                f"outliers must be an OutlierConfig, got {self.outliers!r}; write "
-                "OutlierConfig(kind=...)"
-            )
+        require_outliers(self.outliers)
         if self.core_loss == "edl" and self.squared and self.components > 1:
             raise InputError('core_loss="edl" is for one head: set mix=False, or loss="nll"')
 

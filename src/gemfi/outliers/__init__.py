@@ -5,7 +5,7 @@ from training inputs taken apart; `auxiliary` outliers come from a split with th
 Heads receive them as `Batch.outliers`, whatever their kind.
 """
 
-from gemfi.outliers.config import NONE, VOS, Kind, OutlierConfig
+from gemfi.outliers.config import NONE, VOS, Kind, OutlierConfig, require_outliers
 from gemfi.outliers.features import SYNTHESISERS, Synthesiser, synthesiser
 from gemfi.outliers.inputs import scramble
 
@@ -16,6 +16,7 @@ __all__ = [
     "Kind",
     "OutlierConfig",
     "Synthesiser",
+    "require_outliers",
     "scramble",
     "synthesiser",
 ]

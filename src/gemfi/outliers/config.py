@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gemfi import checks
+from gemfi.errors import InputError
 
 Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
 
@@ -65,6 +66,14 @@ class OutlierConfig:
     def is_none(self) -> bool:
         """Whether there are no outliers at all."""
         return self.kind == "none" or (self.kind == "scrambled" and self.scrambled == 0)
+
+
+def require_outliers(value: object) -> None:
+    """Refuse what is no `OutlierConfig` in the configuration of a method."""
+    if not isinstance(value, OutlierConfig):
+        raise InputError(
+            f"outliers must be an OutlierConfig, got {value!r}; write OutlierConfig(kind=...)"
+        )
 
 
 NONE = OutlierConfig(kind="none")
