@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -210,15 +211,16 @@ def build_model(
         example: or a batch of inputs, to find D by a trial pass.
         normalisation: of the inputs, such as `Normalisation.of(task.train)`; None for none.
         options: for a backbone given by name, its arguments. With `GEMConfig(sn=True)` it is
-            spectrally normalised (`SOFT`) unless `spectral` is given; a module of your own is
-            used as it is.
+            spectrally normalised (`SOFT`), if it can be, unless `spectral` is given; a module of
+            your own is used as it is.
     """
     head_class = method(method_name)
     copies = head_class.copies(config)
     if isinstance(backbone, str):
         if backbone not in BACKBONES:
             raise InputError(f"unknown backbone {backbone!r}; known: {', '.join(BACKBONES)}")
-        if isinstance(config, GEMConfig) and config.sn:
+        takes = inspect.signature(BACKBONES[backbone]).parameters
+        if isinstance(config, GEMConfig) and config.sn and "spectral" in takes:
             options.setdefault("spectral", SOFT)
         made = [BACKBONES[backbone](**options) for _ in range(copies)]
         backbone = made[0] if copies == 1 else Stack(made)

@@ -14,7 +14,7 @@ from gemfi import metrics, scores
 from gemfi.demo.captions import CAPTIONS, listed
 from gemfi.demo.report import render_report
 from gemfi.demo.runner import Run
-from gemfi.demo.style import method_label
+from gemfi.style import method_label
 from gemfi.demo.table import columns, datasets, shown
 
 FACTS = {"seed": 3, "quick": True, "seconds": 12.5}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gemfi import scores
 from gemfi.demo.runner import Run
-from gemfi.demo.style import KEPT, SHOWN, method_label
+from gemfi.style import KEPT, SHOWN, method_label
 from gemfi.demo.table import aurocs, shown
 
 

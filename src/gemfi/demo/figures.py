@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemfi.demo.runner import Run
-from gemfi.demo.style import DPI, RC
+from gemfi.style import DPI, RC
 from gemfi.demo.table import datasets
 from gemfi.errors import InputError
 

@@ -26,7 +26,7 @@ from gemfi.belief import Belief
 from gemfi.data import line_probability
 from gemfi.data.toys import LINE_GAP, LINE_SUPPORT
 from gemfi.demo.runner import Run
-from gemfi.demo.style import INK, KEPT, MUTED, PART_COLORS, SHOWN, method_color, method_label
+from gemfi.style import INK, KEPT, MUTED, PART_COLORS, SHOWN, method_color, method_label
 from gemfi.demo.table import aurocs
 
 Floats = npt.NDArray[np.float64]

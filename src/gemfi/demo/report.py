@@ -15,7 +15,7 @@ from gemfi.demo.captions import CAPTIONS, listed
 from gemfi.demo.page import facts as fact_list
 from gemfi.demo.page import page, picture, scrolling
 from gemfi.demo.runner import Run
-from gemfi.demo.style import method_color, method_label, score_label
+from gemfi.style import method_color, method_label, score_label
 from gemfi.demo.table import TITLES, Column, columns, datasets, shown
 
 _TITLE = "gemfi demo: what a classifier does not know"

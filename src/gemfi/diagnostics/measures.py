@@ -20,17 +20,23 @@ from gemfi.errors import InputError
 _BLOCK = 1 << 24  # distances held at a time
 
 
-def knn_distance(z: Tensor, reference: Tensor, k: int = 10) -> Tensor:
+def knn_distance(z: Tensor, reference: Tensor, k: int = 10, *, unit: bool = True) -> Tensor:
     """Distance (B,) from each feature (B, D) to its k-th nearest neighbour in `reference` (N, D).
 
-    Both are scaled to unit norm. For features that are themselves in `reference` the nearest
-    neighbour is the feature itself.
+    For features that are themselves in `reference` the nearest neighbour is the feature itself.
+
+    Args:
+        z: features.
+        reference: training features.
+        k: which neighbour.
+        unit: scale both to unit norm first.
     """
     if len(z) == 0:
         raise InputError("no features were given")
     if not 1 <= k <= len(reference):
         raise InputError(f"k must lie in 1 to {len(reference)} (the reference features), got {k}")
-    z, reference = functional.normalize(z, dim=-1), functional.normalize(reference, dim=-1)
+    if unit:
+        z, reference = functional.normalize(z, dim=-1), functional.normalize(reference, dim=-1)
     rows = max(1, _BLOCK // len(reference))
     nearest = [
         torch.cdist(z[start : start + rows], reference).topk(k, dim=1, largest=False).values[:, -1]

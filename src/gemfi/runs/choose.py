@@ -57,6 +57,7 @@ def make_spec(
     preset: str | None = None,
     outliers: Kind | None = None,
     settings: Sequence[str] = (),
+    head: Any = None,
     train: Mapping[str, Any] | None = None,
     normalise: bool = True,
     own: OwnData = OwnData(),  # noqa: B008 - frozen
@@ -73,6 +74,7 @@ def make_spec(
         preset: a name in `gem_presets.presets()`, for gem-fi.
         outliers: another kind than the recipe's, with the settings that go with it.
         settings: texts `name=value` for the method's configuration.
+        head: a whole configuration of the method, in place of preset, outliers and settings.
         train: fields of `TrainConfig`; None keeps the recipe's value.
         normalise: False for inputs as they are; otherwise by the task's constants, if it has any
             and the recipe uses them.
@@ -95,7 +97,7 @@ def make_spec(
         method=method_name,
         backbone=backbone,
         backbone_options=given | _parsed_options(backbone, options),
-        head=_head(method_name, chosen, preset, outliers, settings),
+        head=_head(method_name, chosen, preset, outliers, settings) if head is None else head,
         train=replace(chosen.train, **changes),
         normalise=normalise and chosen.normalise and task.normalisation is not None,
         own=own,

@@ -51,13 +51,13 @@ def measure(
     splits, named = [inside, *outside.values()], model.head.named_scores
     with _bar(splits, detectors, progress) as bar:
         observed = observe(model, inside)
-        base = _every_score(observed.belief, named.values())
+        base = every_score(observed.belief, named.values())
         varied = {name for name, values in base.items() if bool((values != values[0]).any())}
-        detected = _detected(model, observed, detectors, bar)
+        detected = detected_by(model, observed, detectors, bar)
         sets = {}
         for key, split in outside.items():
             there = observe(model, split)
-            values = _every_score(there.belief, named.values())
+            values = every_score(there.belief, named.values())
             numbers = {name: metrics.ood_metrics(base[name], values[name]) for name in base}
             sets[key] = {
                 **to_plain(SplitFacts.of(split)),
@@ -67,7 +67,7 @@ def measure(
             if detectors:
                 sets[key]["by_detector"] = {
                     name: metrics.ood_metrics(detected[name], found)
-                    for name, found in _detected(model, there, detectors, bar).items()
+                    for name, found in detected_by(model, there, detectors, bar).items()
                 }
     classification = metrics.classification_metrics(observed.belief.log_probs(), inside.labels)
     section = {
@@ -76,7 +76,7 @@ def measure(
         "ood": sets,
         "absent": sorted(absent),
     }
-    return section | ({"detectors": _described(detectors)} if detectors else {})
+    return section | ({"detectors": detector_facts(detectors)} if detectors else {})
 
 
 def fit_detectors(
@@ -107,16 +107,32 @@ def fit_detectors(
     return made
 
 
-def _every_score(belief: Belief, named: Iterable[str]) -> dict[str, Tensor]:
-    """The scores that a belief allows, and those that the method names, which it must."""
+def every_score(belief: Belief, named: Iterable[str]) -> dict[str, Tensor]:
+    """The scores that a belief allows, and those that the method names, which it must.
+
+    Args:
+        belief: in float64.
+        named: by the method.
+    """
     names = dict.fromkeys([*scores.available(belief), *named])
     return {name: scores.SCORES[name](belief) for name in names}
 
 
-def _detected(
-    model: Model, observed: Observed, detectors: Iterable[Detector], bar: tqdm[Any]
+def detected_by(
+    model: Model,
+    observed: Observed,
+    detectors: Iterable[Detector],
+    bar: tqdm[Any] | None = None,
 ) -> dict[str, Tensor]:
-    """The scores of a split by each detector."""
+    """The scores of a split by each detector.
+
+    Args:
+        model: trained.
+        observed: the split.
+        detectors: fitted.
+        bar: of progress, in inputs.
+    """
+    bar = tqdm(disable=True) if bar is None else bar
     found = {}
     for detector in detectors:
         name = detector.info.name
@@ -133,7 +149,7 @@ def _detected(
     return found
 
 
-def _described(detectors: Iterable[Detector]) -> dict[str, Any]:
+def detector_facts(detectors: Iterable[Detector]) -> dict[str, Any]:
     return {
         detector.info.name: {
             "needs": detector.needs,

@@ -110,7 +110,7 @@ class RunSpec:
                 "kind, or call fit(auxiliary=...)"
             )
         options = dict(self.backbone_options)
-        if isinstance(head, GEMConfig) and head.sn:
+        if isinstance(head, GEMConfig) and head.sn and "spectral" in parameters(self.backbone):
             options.setdefault("spectral", SOFT)  # as build_model has it
         # through plain values, so that 15 and 15.0 are one setting
         object.__setattr__(self, "head", None if head is None else _checked(head, "head"))

@@ -8,13 +8,21 @@ add a type, write a function on a batch and enter its record in `CORRUPTIONS_CIF
 
 from __future__ import annotations
 
-from gemfi.data.corruptions.apply import FAMILIES, SEVERITIES, SHAPES, corrupt
+from gemfi.data.corruptions.apply import (
+    ANY_SIZE,
+    FAMILIES,
+    SEVERITIES,
+    SHAPES,
+    corrupt,
+    corrupt_small,
+)
 from gemfi.data.corruptions.cifar10 import CORRUPTIONS_CIFAR
 from gemfi.data.corruptions.mnist_c import CORRUPTIONS_MNIST
 from gemfi.data.corruptions.record import Corruption
 from gemfi.data.corruptions.writer import write_published_layout
 
 __all__ = [
+    "ANY_SIZE",
     "CORRUPTIONS_CIFAR",
     "CORRUPTIONS_MNIST",
     "FAMILIES",
@@ -22,5 +30,6 @@ __all__ = [
     "SHAPES",
     "Corruption",
     "corrupt",
+    "corrupt_small",
     "write_published_layout",
 ]

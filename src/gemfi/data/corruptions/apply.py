@@ -72,6 +72,39 @@ def corrupt(
     return torch.from_numpy(result).to(images.device)
 
 
+ANY_SIZE: tuple[str, ...] = (
+    "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "defocus_blur",
+    "gaussian_blur", "motion_blur", "fog", "brightness", "contrast",
+)  # fmt: skip
+"""Types of CIFAR-10-C that mean something on images of any size and with one channel."""
+
+
+def corrupt_small(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
+    """Corrupt images of any size by a type of CIFAR-10-C, with its constants.
+
+    The constants were made for 32×32 pixels, so that on 8×8 a blur is strong and noise is as ever.
+
+    Args:
+        images: (N, C, H, W) floating point in [0, 1].
+        name: in `ANY_SIZE`.
+        severity: 1 to 5.
+        seed: of the random draws; image i has a stream of its own.
+    """
+    if name not in ANY_SIZE:
+        raise InputError(f"unknown corruption {name!r}; expected one of {', '.join(ANY_SIZE)}")
+    if images.ndim != 4 or not images.is_floating_point():
+        raise InputError(
+            f"images must be floating point of shape (N, C, H, W), got {images.dtype} of shape "
+            f"{tuple(images.shape)}"
+        )
+    corruption = CORRUPTIONS_CIFAR[name]
+    constants = _constants(corruption, severity, "cifar10")
+    stream = zlib.crc32(f"any/{name}".encode()), severity
+    rngs = [generator(seed, *stream, number) for number in range(len(images))]
+    made = corruption.function(images.detach().cpu().double().numpy(), rngs, constants)
+    return torch.from_numpy(np.clip(made, 0, 1)).to(images)
+
+
 def find_corruption(name: str, family: str) -> Corruption:
     """The record of a type; an error that lists the names where there is none."""
     if family not in FAMILIES:

@@ -1,0 +1,247 @@
+"""Bench: the runs of a protocol in a folder, done once each, by one process or by several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gemfi.bench.evaluate import VALIDATION, assembled, evaluate_cell
+from gemfi.bench.grid import RATES, Cell, plan
+from gemfi.bench.protocol import Protocol
+from gemfi.bench.records import RecordFile, RunRecord
+from gemfi.bench.shift import shifted_sets
+from gemfi.data import Split, Task
+from gemfi.errors import CheckpointError, InputError
+from gemfi.files import to_json, write_atomically
+from gemfi.model import Model
+from gemfi.runs import Run, RunSpec, find_task, train_run
+from gemfi.runs.facts import SplitFacts
+from gemfi.runs.folder import is_finished
+from gemfi.runs.plain import to_plain
+from gemfi.runs.record import environment
+
+PROTOCOL: Final = "protocol.json"
+GRID: Final = "grid.json"
+RUNS: Final = "runs"
+_POLL: Final = 1.0  # seconds between two looks at what other processes have done
+_DIGITS: Final = 6  # of a number in the records
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something to tell the user.
+
+    Attributes:
+        kind: `begin` or `end` of a run, or `wait` for another process.
+        cell: which run; of `wait`, the first that is being done elsewhere.
+        done: runs that are done.
+        total: runs of the grid, as far as it is known.
+        seconds: of `end`, what the run took.
+    """
+
+    kind: str
+    cell: Cell
+    done: int
+    total: int
+    seconds: float = 0.0
+
+
+class Bench:
+    """The runs of a protocol.
+
+    Args:
+        protocol: what to compare.
+        folder: for runs, records and arrays; it is created.
+        task: the data, if at hand; otherwise found by the protocol's name for it.
+    """
+
+    def __init__(self, protocol: Protocol, folder: Path | str, task: Task | None = None) -> None:
+        self.protocol, self.folder = protocol, Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file; give a folder for the benchmark")
+        self.task = find_task(protocol.task, protocol.own) if task is None else task
+        self.file = RecordFile(self.folder)
+        self._shifted: dict[str, Split] | None = None
+
+    # -- what there is to do ----------------------------------------------------------------------
+
+    def plan(self) -> list[Cell]:
+        """Every cell, with the learning rates that are known."""
+        records = self.file.read()
+
+        def nll(cell: Cell) -> float | None:
+            record = records.get(cell.key)
+            return None if record is None else float(record.numbers[VALIDATION]["id"]["nll"])
+
+        return plan(self.protocol, self.task, nll)
+
+    def missing(self) -> list[Cell]:
+        """The cells whose runs are not done, each run once."""
+        return self._missing(self.plan())
+
+    def _missing(self, cells: list[Cell]) -> list[Cell]:
+        records = self.file.read()
+        found: dict[str, Cell] = {}
+        for cell in cells:
+            if cell.key not in records:
+                found.setdefault(cell.key, cell)
+        return list(found.values())
+
+    # -- doing it ---------------------------------------------------------------------------------
+
+    def work(
+        self,
+        *,
+        only: Callable[[Cell], bool] = lambda _cell: True,
+        tell: Callable[[Event], None] = lambda _event: None,
+        progress: bool | None = False,
+    ) -> None:
+        """Do what is missing; what others are doing is waited for.
+
+        Args:
+            only: which cells to do; the learning rates that they wait for are chosen first.
+            tell: called as runs begin and end.
+            progress: a bar for each training: yes, no, or (None) if standard error is a terminal.
+        """
+        self._begin()
+        waiting = False
+        while True:
+            cells = self.plan()
+            self._write_grid(cells)
+            wanted = [cell for cell in cells if cell.group == RATES or only(cell)]
+            todo = self._missing(wanted)
+            if not todo:
+                return
+            total = len({cell.key for cell in wanted})
+            done = self._pass(todo, total, tell, progress)
+            if not done:
+                if not waiting:
+                    tell(Event("wait", todo[0], total - len(todo), total))
+                time.sleep(_POLL)
+            waiting = not done
+
+    def _pass(
+        self,
+        todo: list[Cell],
+        total: int,
+        tell: Callable[[Event], None],
+        progress: bool | None,
+    ) -> bool:
+        """Go through the cells once; whether any was done."""
+        worked = False
+        for cell in todo:
+            if not cell.ready or not all(is_finished(self.run_folder(m)) for m in cell.members):
+                continue
+            with self.file.claim(cell.key) as mine:
+                if not mine or cell.key in self.file.read():
+                    continue
+                done = total - len(self._missing(todo))
+                tell(Event("begin", cell, done, total))
+                begin = time.perf_counter()
+                self._do(cell, progress)
+                tell(Event("end", cell, done + 1, total, time.perf_counter() - begin))
+                worked = True
+        return worked
+
+    def _do(self, cell: Cell, progress: bool | None) -> None:
+        """Train, evaluate, keep."""
+        begin = time.perf_counter()
+        model, training, sessions = self._trained(cell, progress)
+        seconds = time.perf_counter() - begin
+        brief = bool(cell.evaluation.get("brief"))
+        shifted = self.shifted() if cell.evaluation.get("shift") else {}
+        found = evaluate_cell(model, self.task, shifted, cell.detectors, brief=brief)
+        now = to_plain(environment())
+        record = RunRecord(
+            key=cell.key,
+            title=cell.title,
+            spec=cell.spec.to_plain(),
+            members=tuple(each.name for each in cell.members),
+            data=found.data,
+            sessions=(*sessions, now),
+            training=training,
+            seconds={
+                "train": training.get("seconds", round(seconds, 3)),
+                "evaluate": found.seconds,
+            },
+            scores=model.head.named_scores,
+            numbers=_rounded(found.numbers),
+            absent=dict.fromkeys(self.task.absent, "data absent"),
+            detectors=found.detectors,
+        )
+        self.file.append(record, found.sets)
+
+    def _trained(
+        self, cell: Cell, progress: bool | None
+    ) -> tuple[Model, dict[str, Any], list[dict[str, Any]]]:
+        """The model of a cell, what its training was, and in which sessions."""
+        if not cell.members:
+            folder = self.run_folder(cell.spec)
+            run = train_run(cell.spec, folder, progress=progress, task=self.task)
+            return run.model, run.training, [to_plain(each) for each in run.record.sessions]
+        runs = [Run.open(self.run_folder(spec)) for spec in cell.members]
+        model = assembled(cell.spec, [run.model for run in runs])
+        training = {
+            "steps": runs[0].training["steps"],
+            "seconds": round(sum(run.training["seconds"] for run in runs), 3),
+            "parameters": sum(run.training["parameters"] for run in runs),
+            "best_epoch": None,
+            "notes": [f"assembled from {len(runs)} runs of {runs[0].spec.method}"],
+        }
+        return model, training, []
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def run_folder(self, spec: RunSpec) -> Path:
+        """Where a run is trained."""
+        return self.folder / RUNS / spec.name
+
+    def shifted(self) -> dict[str, Split]:
+        """Corrupted test sets, made once."""
+        if self._shifted is None:
+            self._shifted = dict(shifted_sets(self.task, self.protocol.shift))
+        return self._shifted
+
+    def _begin(self) -> None:
+        """Refuse data that are not those of the records, then say what is being done here."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for record in self.file.read().values():
+            there = record.data["train"]
+            here = to_plain(SplitFacts.of(self.task.train))
+            if there != here:
+                raise CheckpointError(
+                    f"{self.folder} has records of other data: its training split was "
+                    f"{there['split']} ({there['n']:,} samples, checksum {there['checksum'][:12]}), "
+                    f"now {here['split']} ({here['n']:,}, {here['checksum'][:12]}); use another "
+                    "folder, or put the old data back"
+                )
+            break  # one record is as good as all: they were compared when they were made
+        plain = to_json(self.protocol.to_plain(), indent=1)
+        write_atomically(self.folder / PROTOCOL, plain.encode() + b"\n")
+
+    def _write_grid(self, cells: list[Cell]) -> None:
+        """Group, row, seed and key of every cell, so that a report needs no data."""
+        plain = [
+            {
+                "group": cell.group,
+                "row": cell.row,
+                "seed": cell.seed,
+                "key": cell.key,
+                "method": cell.spec.method,
+                "ready": cell.ready,
+            }
+            for cell in cells
+        ]
+        write_atomically(self.folder / GRID, to_json(plain, indent=0).encode() + b"\n")
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers as people can use them: more digits would be the noise of the machine."""
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, Mapping):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return value

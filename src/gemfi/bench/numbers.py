@@ -1,0 +1,43 @@
+"""The numbers of a run, from the arrays that it keeps: every metric under every convention.
+
+Percent, except the NLL. A new metric needs no training: `gemfi report` computes the numbers again
+from the arrays where they are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+from gemfi import metrics
+from gemfi.bench.observation import named
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def classification(arrays: Arrays) -> dict[str, float]:
+    """Accuracy, NLL, three Brier scores, ECE and error detection of a labelled set."""
+    return metrics.classification_metrics(arrays["log_probs"], arrays["label"])
+
+
+def detection(inside: Arrays, outside: Arrays) -> dict[str, dict[str, dict[str, float]]]:
+    """How well each score and detector tells a set from the ID set: `by_score`, `by_detector`.
+
+    Args:
+        inside: of the ID set.
+        outside: of an OOD set, or of a corrupted one.
+    """
+    return {
+        f"by_{kind}": {
+            name: metrics.ood_metrics(values, named(outside, kind)[name])
+            for name, values in named(inside, kind).items()
+        }
+        for kind in ("score", "detector")
+    }
+
+
+def accuracy(arrays: Arrays) -> float:
+    """Of a labelled set without a kept distribution, in percent."""
+    return 100.0 * float((arrays["prediction"] == arrays["label"]).mean())

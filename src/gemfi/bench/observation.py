@@ -1,0 +1,173 @@
+"""What a run keeps of each set: arrays, from which every number, table and figure is made.
+
+The arrays of a set have one row an input:
+
+| array | of | holds |
+|---|---|---|
+| `score/NAME` | every set | each score that the belief allows, higher is more uncertain |
+| `detector/NAME` | every set | each detector that was fitted |
+| `part/NAME` | every set | distances, heads, router and gate: see `parts` |
+| `label` | labelled sets | the class |
+| `prediction` | every set | the most probable class |
+| `router` | every set, K > 1 | (N, K) weights of the components |
+| `log_probs` | validation, test | (N, C) of the predictive distribution |
+| `features` | test, OOD sets | (n, D) of the first `FEATURES` |
+| `example/NAME` | test, OOD sets | inputs and components of the first `EXAMPLES` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gemfi import dirichlet
+from gemfi.belief import Belief
+from gemfi.data import Split
+from gemfi.detectors import Detector, Observed, observe
+from gemfi.diagnostics import knn_distance
+from gemfi.model import Model
+from gemfi.runs.measure import detected_by, every_score
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+NEIGHBOUR: Final = 10
+"""The neighbour to which distances are measured, as in the paper."""
+
+BANK: Final = 5_000
+"""Training features to which distances are measured: ranks need no more."""
+
+FEATURES: Final = 400
+EXAMPLES: Final = 16
+
+
+def observed_arrays(
+    model: Model,
+    split: Split,
+    bank: Tensor,
+    detectors: Sequence[Detector] = (),
+    *,
+    log_probs: bool = False,
+    examples: bool = False,
+) -> Arrays:
+    """The arrays of one set.
+
+    Args:
+        model: trained.
+        split: of any role.
+        bank: (M, D) training features.
+        detectors: fitted.
+        log_probs: keep the predictive distribution.
+        examples: keep features, inputs and components of the first ones.
+    """
+    observed = observe(model, split)
+    belief = observed.belief
+    named = model.head.named_scores.values()
+    found = {f"score/{name}": each for name, each in every_score(belief, named).items()}
+    found |= {f"part/{name}": each for name, each in parts(observed, bank).items()}
+    found |= {
+        f"detector/{name}": each for name, each in detected_by(model, observed, detectors).items()
+    }
+    found["prediction"] = belief.labels()
+    if belief.log_weight.shape[1] > 1:
+        found["router"] = belief.log_weight.exp()
+    if split.y is not None:
+        found["label"] = split.y
+    if log_probs:
+        found["log_probs"] = belief.log_probs()
+    if examples:
+        found |= _examples(observed)
+    return {name: _compact(each) for name, each in found.items()}
+
+
+def training_bank(model: Model, train: Split) -> Tensor:
+    """Features of an even choice of training inputs."""
+    rows = torch.arange(0, len(train), max(1, -(-len(train) // BANK)))
+    return model.embed(train.subset(rows).x)
+
+
+def parts(observed: Observed, bank: Tensor) -> dict[str, Tensor]:
+    """What the parts of a model make of each input, (N,) each.
+
+    `distance` and `distance_raw` are to the tenth nearest training feature, on unit-norm and on
+    raw features; `gate` is the mean gate; `between` and `within` the variances whose mixture is
+    the conflict score; of several components `cosine` is the mean over their pairs, `differ` the
+    share of pairs with another most probable class, `router_entropy` and `router_max` are those of
+    their weights.
+    """
+    belief, z = observed.belief, observed.features
+    neighbour = min(NEIGHBOUR, len(bank))
+    found = {
+        "distance": knn_distance(z, bank, neighbour),
+        "distance_raw": knn_distance(z, bank, neighbour, unit=False),
+    }
+    log_gate = belief.extra.get("log_gate", belief.log_gate)
+    if log_gate is not None:
+        found["gate"] = log_gate.exp().mean(dim=1)
+    if belief.log_evidence is not None:
+        between, within = dirichlet.class_variance(
+            belief.log_p, belief.log_weight, belief.log_evidence
+        )
+        found |= {"between": between.sum(dim=-1), "within": within.sum(dim=-1)}
+    return found | _components(belief)
+
+
+def _components(belief: Belief) -> dict[str, Tensor]:
+    """How the components of each input differ, and how they are weighted."""
+    count = belief.log_p.shape[1]
+    if count < 2:
+        return {}
+    first, second = torch.triu_indices(count, count, offset=1)
+    direction = functional.normalize(belief.log_p.exp(), dim=-1)
+    label = belief.log_p.argmax(dim=-1)
+    cosine = (direction[:, first] * direction[:, second]).sum(dim=-1)  # (N, pairs)
+    differ = (label[:, first] != label[:, second]).to(torch.float64)
+    return {
+        "cosine": cosine.mean(dim=1),
+        "differ": differ.mean(dim=1),
+        "router_entropy": dirichlet.entropy(belief.log_weight),
+        "router_max": belief.log_weight.exp().amax(dim=1),
+    }
+
+
+def _examples(observed: Observed) -> dict[str, Tensor]:
+    belief = observed.belief
+    found = {
+        "features": observed.features[:FEATURES],
+        "example/input": observed.split.x[:EXAMPLES],
+        "example/log_p": belief.log_p[:EXAMPLES],
+        "example/log_weight": belief.log_weight[:EXAMPLES],
+    }
+    for name in ("log_evidence", "log_rho"):
+        value = getattr(belief, name)
+        if value is not None:
+            found[f"example/{name}"] = value[:EXAMPLES]
+    return found
+
+
+def _compact(values: Tensor) -> npt.NDArray[Any]:
+    """Floats as float32, whose relative precision keeps small numbers apart; classes as int16."""
+    array: npt.NDArray[Any] = values.detach().cpu().numpy()
+    if array.dtype == np.uint8:
+        return array
+    return array.astype(np.int16 if array.dtype.kind in "iu" else np.float32)
+
+
+def named(arrays: Mapping[str, npt.NDArray[Any]], kind: str) -> Arrays:
+    """The arrays of a kind, such as `score`, by their own names."""
+    return {
+        name.removeprefix(f"{kind}/"): each
+        for name, each in arrays.items()
+        if name.startswith(f"{kind}/")
+    }
+
+
+def constant(arrays: Iterable[npt.NDArray[Any]]) -> bool:
+    """Whether arrays hold one number throughout, as disagreement does for one component."""
+    values = [each for each in arrays if len(each)]
+    return all(bool((each == values[0][0]).all()) for each in values)

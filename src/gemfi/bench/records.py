@@ -1,0 +1,161 @@
+"""Records: one JSON line a run, and its arrays in a compressed file beside them.
+
+| file | holds |
+|---|---|
+| `protocol.json` | what is compared |
+| `records.jsonl` | a line a run: configuration, data, environment, durations and every number |
+| `arrays/KEY.npz` | the arrays of a run, see `observation.py` |
+| `runs/` | the training of each run, from which it is resumed |
+| `claims/` | locks of the runs that are being done |
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi import locks
+from gemfi.errors import CheckpointError
+from gemfi.files import to_json, write_atomically
+
+RECORDS: Final = "records.jsonl"
+ARRAYS: Final = "arrays"
+_LOCK: Final = ".records.lock"
+
+Sets = dict[str, dict[str, npt.NDArray[Any]]]
+"""Set -> array -> values."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What is known of a run that was done.
+
+    Attributes:
+        key: of its cell.
+        title: of the cell for which it was done first.
+        spec: its configuration, as JSON values.
+        members: keys of the runs that it was assembled from.
+        data: set -> name, role, size and checksum.
+        sessions: environments in which it was trained and evaluated.
+        training: steps, seconds, parameters, best epoch and notes.
+        seconds: `train` and `evaluate`.
+        scores: the scores that stand for `aleatoric` and `epistemic`.
+        numbers: set -> metrics, see `numbers.py`.
+        absent: OOD sets that are not here -> why.
+        detectors: detector -> settings and notes.
+    """
+
+    key: str
+    title: str
+    spec: Mapping[str, Any]
+    members: tuple[str, ...]
+    data: Mapping[str, Mapping[str, Any]]
+    sessions: tuple[Mapping[str, Any], ...]
+    training: Mapping[str, Any]
+    seconds: Mapping[str, float]
+    scores: Mapping[str, str]
+    numbers: Mapping[str, Any]
+    absent: Mapping[str, str]
+    detectors: Mapping[str, Any]
+
+    def line(self) -> str:
+        """One line of JSON."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return to_json(plain, sort_keys=True)
+
+    @classmethod
+    def read(cls, text: str, where: str) -> RunRecord:
+        """From one line of JSON."""
+        try:
+            plain = json.loads(text)
+            plain["members"], plain["sessions"] = tuple(plain["members"]), tuple(plain["sessions"])
+            return cls(**plain)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(
+                f"{where} is no record of a run ({error}); delete that line, and the run is done "
+                "again"
+            ) from error
+
+
+class RecordFile:
+    """The records of a folder.
+
+    A line is written whole and flushed before the next begins. What a killed process left of a
+    line, which has no end, is not read, and is cut off before the next line is written.
+
+    Args:
+        folder: of the bench; it need not exist yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / RECORDS
+
+    def read(self) -> dict[str, RunRecord]:
+        """Key -> record."""
+        if not self.path.exists():
+            return {}
+        text = self.path.read_text(encoding="utf-8")
+        found = {}
+        for number, line in enumerate(text.split("\n")[:-1], start=1):
+            record = RunRecord.read(line, f"{self.path} line {number}")
+            found[record.key] = record
+        return found
+
+    def append(self, record: RunRecord, sets: Sets) -> None:
+        """Keep a run: its arrays first, so that a record always has them."""
+        write_arrays(self.arrays(record.key), sets)
+        with locks.alone(self.folder / _LOCK, lambda: None):
+            if record.key in self.read():
+                return
+            kept = self.path.read_bytes() if self.path.exists() else b""
+            end = kept.rfind(b"\n") + 1
+            with self.path.open("ab") as file:
+                file.truncate(end)
+                file.write(record.line().encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+    def arrays(self, key: str) -> Path:
+        """The file of a run's arrays."""
+        return self.folder / ARRAYS / f"{key}.npz"
+
+    @contextmanager
+    def claim(self, key: str) -> Iterator[bool]:
+        """Whether this process may do a run: no other one is doing it. Ends with the block."""
+        folder = self.folder / "claims"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / key).open("ab") as file:
+            yield locks.try_lock(file)
+
+
+def write_arrays(path: Path, sets: Sets) -> None:
+    """Every array as `set//array` in one compressed file, whole or not at all."""
+    buffer = io.BytesIO()
+    flat = {f"{name}//{key}": each for name, arrays in sets.items() for key, each in arrays.items()}
+    np.savez_compressed(buffer, **flat)  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
+
+
+def read_arrays(path: Path) -> Sets:
+    """The inverse of `write_arrays`."""
+    found: Sets = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for name in file.files:
+                group, _, key = name.partition("//")
+                found.setdefault(group, {})[key] = file[name]
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"cannot read {path}: {error}; delete it and its line in {RECORDS}, and the run is "
+            "evaluated again"
+        ) from error
+    return found
