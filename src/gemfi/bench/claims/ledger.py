@@ -1,0 +1,94 @@
+"""Claims, and how they are judged.
+
+A claim has one test or more, each a difference with its interval. It is supported if all of its
+tests are, refuted if one of them is, and undecided otherwise. Runs are paired by their seeds; with
+one seed the interval is the bootstrap's over samples, and the verdict is indicative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gemfi.bench.results import Results
+from gemfi.bench.statistics import Difference, Outcome, Verdict
+from gemfi.bench.unavailable import Unavailable
+
+
+@dataclass(frozen=True)
+class Test:
+    """One statistic of a claim.
+
+    Attributes:
+        what: is compared, in words.
+        difference: with its interval.
+        verdict: on what the claim says of it.
+        keys: of the runs that it comes from.
+    """
+
+    what: str
+    difference: Difference
+    verdict: Verdict
+    keys: tuple[str, ...] = ()
+
+
+Tests = Callable[[Results], Sequence[Test]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What somebody says, and what would refute it.
+
+    Attributes:
+        name: short and unique.
+        text: the claim, in our words.
+        where: in the paper, or `ours`.
+        statistic: what is tested, in words.
+        tests: the tests on records; `Unavailable` where they cannot be made.
+    """
+
+    name: str
+    text: str
+    where: str
+    statistic: str
+    tests: Tests
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on a claim.
+
+    Attributes:
+        claim: which one.
+        outcome: `not tested` where the records do not allow it.
+        indicative: some test had fewer than three seeds.
+        tests: those that were made.
+        reason: why it was not tested.
+    """
+
+    claim: Claim
+    outcome: Outcome | Literal["not tested"]
+    indicative: bool
+    tests: tuple[Test, ...] = ()
+    reason: str = ""
+
+
+def ledger(results: Results, claims: Iterable[Claim]) -> list[Finding]:
+    """Judge claims by records."""
+    return [judge(results, claim) for claim in claims]
+
+
+def judge(results: Results, claim: Claim) -> Finding:
+    """Judge one claim."""
+    try:
+        tests = tuple(claim.tests(results))
+    except Unavailable as reason:
+        return Finding(claim, "not tested", indicative=False, reason=str(reason))
+    outcomes = [each.verdict.outcome for each in tests]
+    outcome: Outcome = "undecided"
+    if "refuted" in outcomes:
+        outcome = "refuted"
+    elif set(outcomes) == {"supported"}:
+        outcome = "supported"
+    return Finding(claim, outcome, any(each.verdict.indicative for each in tests), tests)

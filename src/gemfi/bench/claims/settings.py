@@ -1,0 +1,22 @@
+"""GEM-FI under two settings: a claim about it is tested with both where the grid has both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from gemfi.bench.claims.ledger import Claim, Tests
+from gemfi.bench.grid import ABLATION, MAIN
+
+FULL: Final = "ablation-full"
+"""GEM-FI with the paper's settings."""
+
+
+def both(
+    name: str, text: str, where: str, statistic: str, tests: Callable[[str, str], Tests]
+) -> list[Claim]:
+    """A claim about GEM-FI under our settings, and under the paper's."""
+    return [
+        Claim(name, text, where, statistic, tests("gem-fi", MAIN)),
+        Claim(f"{name} (the paper's settings)", text, where, statistic, tests(FULL, ABLATION)),
+    ]

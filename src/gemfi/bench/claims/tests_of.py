@@ -1,0 +1,284 @@
+"""Kinds of tests that claims are made of; each returns a function of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi.bench.claims.ledger import Test, Tests
+from gemfi.bench.grid import MAIN
+from gemfi.bench.records import RunRecord, Sets
+from gemfi.bench.results import Pick, Results, of_set
+from gemfi.bench.statistics import (
+    SEEDS_NEEDED,
+    Detection,
+    Difference,
+    Interval,
+    Verdict,
+    bootstrap_difference,
+    mean_interval,
+    paired_difference,
+    verdict,
+)
+from gemfi.bench.table import Better
+from gemfi.bench.unavailable import Unavailable
+from gemfi.style import method_label
+
+Measure = Callable[[Sets], float | None]
+"""A number from the arrays of a run."""
+
+
+def sets_of(results: Results, kind: str = "all") -> list[str]:
+    """The OOD test sets at hand: `near`, `far` or `all`."""
+    named = {"near": results.protocol.near, "far": results.protocol.far}
+    wanted = named.get(kind, tuple(results.ood_sets))
+    found = [name for name in wanted if not results.is_absent(name)]
+    if not found:
+        raise Unavailable(f"no {kind} OOD set is at hand")
+    return found
+
+
+def together(*parts: Tests) -> Tests:
+    """The tests of several parts."""
+    return lambda results: [test for part in parts for test in part(results)]
+
+
+# -- two rows -------------------------------------------------------------------------------------
+
+
+def better_by(
+    first: str,
+    second: str,
+    pick: Pick,
+    what: str,
+    *,
+    better: Better = "high",
+    group: str = MAIN,
+    other_group: str | None = None,
+    margin: float = 0.0,
+) -> Tests:
+    """That a number of one row is better than that of another, paired over seeds.
+
+    Args:
+        first: the row that is said to be better.
+        second: the other row.
+        pick: the number.
+        what: the number in words.
+        better: whether high or low is good.
+        group: of the first row.
+        other_group: of the second row; None for the same.
+        margin: by how much it must be better.
+    """
+
+    def tests(results: Results) -> list[Test]:
+        found = _paired(results, (first, group), (second, other_group or group), pick)
+        difference = paired_difference(found.first, found.second)
+        text = f"{what}: {_label(first)} against {_label(second)}"
+        return [Test(text, difference, verdict(difference, margin, better), found.keys)]
+
+    return tests
+
+
+def better_ood(
+    first: str,
+    second: str,
+    *,
+    kind: str = "epistemic",
+    sets: str = "all",
+    metric: Detection = "aupr_id",
+    group: str = MAIN,
+    other_group: str | None = None,
+) -> Tests:
+    """That one row detects OOD data better than another, on each set; one test a set.
+
+    With a single seed the interval is the paired bootstrap over samples, where the arrays are here.
+    """
+
+    def tests(results: Results) -> list[Test]:
+        made = []
+        for name in sets_of(results, sets):
+            rows = (first, group), (second, other_group or group)
+            found = _paired(results, *rows, of_set(name, kind, metric))
+            interval = None
+            if len(found.first) == 1:
+                interval = _over_samples(results, found.runs[0], name, kind, metric)
+            difference = paired_difference(found.first, found.second, bootstrap=interval)
+            text = (
+                f"{_METRICS[metric]} on {name} ({kind}): {_label(first)} against {_label(second)}"
+            )
+            made.append(Test(text, difference, verdict(difference), found.keys))
+        return made
+
+    return tests
+
+
+class _Pairs:
+    """Numbers of two rows at the seeds that both have, with their runs."""
+
+    def __init__(self, runs: list[tuple[RunRecord, RunRecord]], pick: Pick) -> None:
+        known = [(a, b, pick(a), pick(b)) for a, b in runs]
+        kept = [each for each in known if each[2] is not None and each[3] is not None]
+        self.runs = [(a, b) for a, b, _, _ in kept]
+        self.first = [x for _, _, x, _ in kept if x is not None]
+        self.second = [y for _, _, _, y in kept if y is not None]
+        self.keys = tuple(run.key for pair in self.runs for run in pair)
+
+
+def _paired(
+    results: Results, first: tuple[str, str], second: tuple[str, str], pick: Pick
+) -> _Pairs:
+    one, other = results.by_seed(*first), results.by_seed(*second)
+    shared = [seed for seed in one if seed in other]
+    found = _Pairs([(one[seed], other[seed]) for seed in shared], pick)
+    if not found.first:
+        lacking = [name for (name, _), runs in ((first, one), (second, other)) if not runs]
+        raise Unavailable(
+            f"no runs of {', '.join(lacking)}" if lacking else "no seed has both numbers"
+        )
+    return found
+
+
+def _over_samples(
+    results: Results, runs: tuple[RunRecord, RunRecord], name: str, kind: str, metric: Detection
+) -> Interval | None:
+    """The paired bootstrap of one seed, None without arrays."""
+    if not all(results.has_arrays(run) for run in runs):
+        return None
+    scores = [
+        (sets["test"][key], sets[name][key])
+        for run in runs
+        for sets, key in [(results.arrays(run), f"score/{run.scores.get(kind, kind)}")]
+    ]
+    return bootstrap_difference(*scores[0], *scores[1], metric)
+
+
+# -- one row --------------------------------------------------------------------------------------
+
+
+def sign_of(
+    row: str,
+    measure: Measure,
+    what: str,
+    *,
+    positive: bool = True,
+    margin: float = 0.0,
+    group: str = MAIN,
+) -> Tests:
+    """That a number of a row, made from its arrays, is above (or below) a margin.
+
+    Args:
+        row: whose runs.
+        measure: the number of a run.
+        what: in words.
+        positive: whether it is said to be above the margin, or below it.
+        margin: 0 for a sign.
+        group: of the row.
+    """
+
+    def tests(results: Results) -> list[Test]:
+        values, keys = measured(results, row, measure, group)
+        return [level_test(values, what, keys, positive=positive, margin=margin)]
+
+    return tests
+
+
+def level_test(
+    values: Sequence[float], what: str, keys: Sequence[str], *, positive: bool, margin: float
+) -> Test:
+    """That the mean of numbers, one a seed, is above (or below) a margin."""
+    interval = mean_interval(values) if len(values) > 1 else None
+    mean = float(np.mean(values))
+    difference = Difference(mean, interval, len(values), len(values) < SEEDS_NEEDED)
+    if positive:
+        return Test(what, difference, verdict(difference, margin, "high"), tuple(keys))
+    return Test(what, difference, verdict(difference, -margin, "low"), tuple(keys))
+
+
+def measured(
+    results: Results, row: str, measure: Measure, group: str = MAIN
+) -> tuple[list[float], list[str]]:
+    """A number from the arrays of each run of a row, and the keys of the runs."""
+    runs = results.runs(row, group)
+    if not runs:
+        raise Unavailable(f"no runs of {row}")
+    if not all(results.has_arrays(run) for run in runs):
+        raise Unavailable("the arrays of the runs are not here, and this needs them")
+    found = {run.key: measure(results.arrays(run)) for run in runs}
+    known = {key: value for key, value in found.items() if value is not None}
+    if not known:
+        raise Unavailable(f"the runs of {row} do not hold what this needs")
+    return list(known.values()), list(known)
+
+
+def rising(row: str, steps: Sequence[tuple[str, Measure]], what: str, group: str = MAIN) -> Tests:
+    """That a number rises from step to step, such as from ID to near to far; one test a step."""
+
+    def tests(results: Results) -> list[Test]:
+        made = []
+        for (low_name, low), (high_name, high) in pairwise(steps):
+            below, _ = measured(results, row, low, group)
+            above, keys = measured(results, row, high, group)
+            if len(below) != len(above):
+                raise Unavailable(f"some runs of {row} have no {what} of {low_name} or {high_name}")
+            difference = paired_difference(above, below)
+            text = f"{what}: {high_name} above {low_name}"
+            made.append(Test(text, difference, verdict(difference), tuple(keys)))
+        return made
+
+    return tests
+
+
+# -- a sweep --------------------------------------------------------------------------------------
+
+
+def within(group: str, default: str, pick: Pick, what: str, margin: float) -> Tests:
+    """That a number of every row of a sweep is within a margin of that of the default row.
+
+    Supported where the interval of the difference lies inside ±margin, refuted where it lies
+    outside; one test a row.
+    """
+
+    def tests(results: Results) -> list[Test]:
+        rows = [row for row in results.rows(group) if row != default]
+        if not rows or default not in results.rows(group):
+            raise Unavailable("this protocol has no such sweep")
+        made = []
+        for row in rows:
+            found = _paired(results, (row, group), (default, group), pick)
+            difference = paired_difference(found.first, found.second)
+            judged = _equivalent(difference, margin)
+            text = f"{what} at {row} against {default}, within ±{margin:g}"
+            made.append(Test(text, difference, judged, found.keys))
+        return made
+
+    return tests
+
+
+def _equivalent(difference: Difference, margin: float) -> Verdict:
+    interval = difference.interval
+    if interval is None:
+        return Verdict("undecided", difference.indicative)
+    if -margin <= interval.low and interval.high <= margin:
+        return Verdict("supported", difference.indicative)
+    outside = interval.low > margin or interval.high < -margin
+    return Verdict("refuted" if outside else "undecided", difference.indicative)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+_METRICS = {"aupr_id": "AUPR", "aupr_ood": "AUPR (OOD positive)", "auroc": "AUROC"}
+
+
+def _label(row: str) -> str:
+    """A row as people call it."""
+    name, plus, rest = row.partition("+")
+    return method_label(name) + (f" + {rest.upper()}" if plus else "")
+
+
+def column(sets: Sets, name: str, key: str) -> npt.NDArray[Any] | None:
+    """An array of a set, None where it is not kept."""
+    return sets.get(name, {}).get(key)

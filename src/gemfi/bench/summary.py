@@ -1,0 +1,76 @@
+"""What was found, in a few sentences, from the records alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gemfi.bench.claims import Finding
+from gemfi.bench.results import Pick, Results, mean_of, of_set, of_test
+from gemfi.bench.table import Better, Value
+from gemfi.style import method_label
+
+_OURS = "gem-fi"
+
+
+def summary(results: Results, findings: Sequence[Finding]) -> list[str]:
+    """Sentences for the head of a report."""
+    return [*_progress(results), *_ledger(findings), *_places(results)]
+
+
+def _progress(results: Results) -> list[str]:
+    planned = {each.key for each in results.grid}
+    done = planned & results.records.keys()
+    text = f"{len(done):,} of {len(planned):,} runs are done."
+    if len(done) < len(planned):
+        text += " Rows whose runs are not done yet say so."
+    return [text]
+
+
+def _ledger(findings: Sequence[Finding]) -> list[str]:
+    counts = Counter(each.outcome for each in findings)
+    order = ("supported", "refuted", "undecided", "not tested")
+    parts = [f"{counts[name]} {name}" for name in order if counts[name]]
+    indicative = sum(each.indicative for each in findings)
+    text = f"Of {len(findings)} claims: {', '.join(parts)}."
+    if indicative:
+        text += f" {indicative} of the verdicts rest on fewer than three seeds and are indicative."
+    return [text]
+
+
+def _places(results: Results) -> list[str]:
+    """Where GEM-FI stands among the methods, by a few numbers."""
+    found = []
+    for words, pick, better, digits in _numbers(results):
+        values = {
+            row: value for row in results.rows() if (value := results.value(row, pick)) is not None
+        }
+        if _OURS not in values or len(values) < 2:
+            continue
+        ranked = sorted(values, key=lambda row: values[row].mean, reverse=better == "high")
+        place, best = ranked.index(_OURS) + 1, ranked[0]
+        text = f"{words}: GEM-FI {_shown(values[_OURS], digits)}, place {place} of {len(ranked)}"
+        if best != _OURS:
+            text += f"; the first is {method_label(best)} with {_shown(values[best], digits)}"
+        found.append(f"{text}.")
+    return found
+
+
+def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
+    listed: list[tuple[str, Pick, Better, int]] = [
+        ("Accuracy", of_test("accuracy"), "high", 2),
+        ("NLL", of_test("nll"), "low", 3),
+        ("ECE", of_test("ece"), "low", 2),
+    ]
+    for words, names in (("near", results.protocol.near), ("far", results.protocol.far)):
+        here = [name for name in names if not results.is_absent(name)]
+        if here:
+            pick = mean_of([of_set(name, "epistemic", "auroc") for name in here])
+            sets = ", ".join(here)
+            listed.append((f"AUROC on {words} OOD ({sets})", pick, "high", 2))
+    return listed
+
+
+def _shown(value: Value, digits: int) -> str:
+    text = f"{value.mean:.{digits}f}"
+    return text if value.std is None else f"{text} ± {value.std:.{digits}f}"

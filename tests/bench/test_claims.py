@@ -1,0 +1,228 @@
+"""The ledger: verdicts on numbers whose answer is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gemfi import metrics
+from gemfi.bench.claims import CLAIMS, Claim, ledger, measures
+from gemfi.bench.claims.ledger import judge
+from gemfi.bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
+from gemfi.bench.grid import FISHER, MAIN
+from gemfi.bench.records import Sets
+from gemfi.bench.results import of_test
+from gemfi.bench.unavailable import Unavailable
+from support.benches import classified, detected, made_results
+
+
+def claim(tests: object) -> Claim:
+    return Claim("name", "text", "where", "statistic", tests)  # type: ignore[arg-type]
+
+
+ACCURACY = better_by("a", "b", of_test("accuracy"), "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome"),
+    [([97.0, 97.1, 97.2], "supported"), ([92.0, 92.1, 92.2], "refuted"),
+     ([93.0, 97.0, 95.1], "undecided")],
+)  # fmt: skip
+def test_a_difference_is_called_one_only_beyond_its_interval(
+    tmp_path: Path, first: list[float], outcome: str
+) -> None:
+    rows = {
+        (MAIN, "a"): [classified(accuracy=each) for each in first],
+        (MAIN, "b"): [classified(accuracy=each) for each in (95.0, 95.1, 95.2)],
+    }
+    found = judge(made_results(tmp_path, rows), claim(ACCURACY))
+    assert (found.outcome, found.indicative) == (outcome, False)
+
+
+def test_the_interval_is_students_of_the_paired_differences(tmp_path: Path) -> None:
+    a, b = [97.0, 96.2, 98.4], [95.0, 95.9, 95.2]
+    rows = {
+        (MAIN, "a"): [classified(accuracy=each) for each in a],
+        (MAIN, "b"): [classified(accuracy=each) for each in b],
+    }
+    (test,) = judge(made_results(tmp_path, rows), claim(ACCURACY)).tests
+    gaps = np.subtract(a, b)
+    low, high = stats.t.interval(0.95, 2, gaps.mean(), stats.sem(gaps))
+    assert test.difference.interval is not None
+    assert test.difference.interval.low == pytest.approx(low)
+    assert test.difference.interval.high == pytest.approx(high)
+    assert len(test.keys) == 6
+
+
+def test_two_seeds_are_indicative(tmp_path: Path) -> None:
+    rows = {
+        (MAIN, "a"): [classified(accuracy=97.0), classified(accuracy=97.1)],
+        (MAIN, "b"): [classified(accuracy=90.0), classified(accuracy=90.1)],
+    }
+    found = judge(made_results(tmp_path, rows), claim(ACCURACY))
+    assert (found.outcome, found.indicative) == ("supported", True)
+
+
+def test_one_refuted_test_refutes_and_all_must_support(tmp_path: Path) -> None:
+    rows = {
+        (MAIN, "a"): [detected(digits_8_9=v, noise=v - 10) for v in (95.0, 95.1, 95.2)],
+        (MAIN, "b"): [detected(digits_8_9=90.0, noise=90.0)] * 3,
+    }
+    results = made_results(tmp_path, rows)
+    assert judge(results, claim(better_ood("a", "b", sets="near"))).outcome == "supported"
+    found = judge(results, claim(better_ood("a", "b")))
+    assert [each.verdict.outcome for each in found.tests] == ["supported", "refuted"]
+    assert found.outcome == "refuted"
+
+
+def test_missing_runs_say_which(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "a"): [classified(accuracy=97.0)]})
+    found = judge(results, claim(ACCURACY))
+    assert (found.outcome, found.reason) == ("not tested", "no runs of b")
+
+
+def test_with_one_seed_the_interval_is_the_paired_bootstrap(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def arrays(shift: float) -> Sets:
+        return {
+            "test": {"score/entropy": rng.normal(size=400)},
+            "noise": {"score/entropy": rng.normal(size=400) + shift},
+        }
+
+    kept = {(MAIN, "a"): [arrays(3.0)], (MAIN, "b"): [arrays(0.5)]}
+    rows = {
+        key: [
+            detected(
+                noise=metrics.auroc(sets["test"]["score/entropy"], sets["noise"]["score/entropy"])
+            )
+        ]
+        for key, (sets,) in kept.items()
+    }
+    results = made_results(tmp_path, rows, kept)
+    found = judge(results, claim(better_ood("a", "b", sets="far", metric="auroc")))
+    (test,) = found.tests
+    assert test.difference.interval is not None
+    assert test.difference.interval.low < test.difference.estimate < test.difference.interval.high
+    assert (found.outcome, found.indicative) == ("supported", True)
+
+
+def test_within_a_margin_needs_the_whole_interval_inside(tmp_path: Path) -> None:
+    rows = {
+        (FISHER, "0.1"): [classified(accuracy=95.0)] * 3,
+        (FISHER, "same"): [classified(accuracy=v) for v in (95.1, 95.0, 94.9)],
+        (FISHER, "other"): [classified(accuracy=v) for v in (90.1, 90.0, 89.9)],
+        (FISHER, "noisy"): [classified(accuracy=v) for v in (99.0, 95.0, 91.0)],
+    }
+    pick = of_test("accuracy")
+    found = judge(made_results(tmp_path, rows), claim(within(FISHER, "0.1", pick, "accuracy", 1.0)))
+    assert [each.verdict.outcome for each in found.tests] == ["supported", "refuted", "undecided"]
+
+
+# -- measures -------------------------------------------------------------------------------------
+
+
+def sets_of(seed: int = 0) -> Sets:
+    rng = np.random.default_rng(seed)
+    n = 300
+    probs = rng.dirichlet(np.full(4, 0.3), n)
+    label = np.array([rng.choice(4, p=p) for p in probs])
+    sharp = probs**3 / (probs**3).sum(axis=1, keepdims=True)  # T = 1/3 would undo this
+    tested = {
+        "log_probs": np.log(sharp + 1e-12),
+        "label": label,
+        "prediction": sharp.argmax(axis=1),
+        "score/max_prob": 1 - sharp.max(axis=1),
+        "part/distance": rng.random(n),
+        "router": rng.dirichlet(np.ones(3), n),
+    }
+    tested["score/energy"] = tested["part/distance"] ** 3
+    tested["part/router_entropy"] = rng.random(n)
+    return {"test": tested, "validation": tested, "noise": {"part/router_entropy": np.ones(9)}}
+
+
+def test_correlation_is_scipys() -> None:
+    sets = sets_of()
+    tested = sets["test"]
+    oracle = stats.spearmanr(tested["router"][:, 0], tested["part/distance"]).statistic
+    tested["first"] = tested["router"][:, 0]
+    assert measures.correlation("first", "part/distance")(sets) == pytest.approx(oracle)
+    assert measures.correlation("score/energy", "part/distance")(sets) == pytest.approx(1.0)
+    assert measures.correlation("no", "part/distance")(sets) is None
+
+
+def test_easy_and_boundary_are_right_predictions_by_confidence() -> None:
+    sets = sets_of()
+    tested = sets["test"]
+    for group in ("easy", "boundary"):
+        chosen = []
+        for row in range(len(tested["label"])):
+            confidence = np.exp(tested["log_probs"][row]).max()
+            right = tested["log_probs"][row].argmax() == tested["label"][row]
+            wanted = confidence >= 0.9 if group == "easy" else confidence < 0.6
+            chosen += [tested["part/router_entropy"][row]] if right and wanted else []
+        found = measures.mean_among("part/router_entropy", group)(sets)
+        assert found == pytest.approx(np.mean(chosen))
+
+
+def test_temperature_takes_away_what_overconfidence_put_there() -> None:
+    sets = sets_of()  # validation and test data are the same, so that the best T is known by search
+    tested = sets["test"]
+    nlls = []
+    for beta in np.linspace(0.05, 2, 500):
+        scaled = beta * tested["log_probs"]
+        logs = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+        nlls.append(-logs[np.arange(len(logs)), tested["label"]].mean())
+    before = -tested["log_probs"][np.arange(300), tested["label"]].mean()
+    gain = measures.gain_of_temperature("nll")(sets)
+    assert gain == pytest.approx(before - min(nlls), abs=1e-4)
+
+
+def test_used_heads_is_the_perplexity_of_the_mean_weights() -> None:
+    weights = np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert measures.used_heads({"test": {"router": weights}}) == pytest.approx(2.0)
+    assert measures.used_heads({"test": {"router": weights[:1]}}) == pytest.approx(1.0)
+    assert measures.used_heads({"test": {}}) is None
+
+
+def test_rising_and_sign_read_the_arrays(tmp_path: Path) -> None:
+    kept = {(MAIN, "gem-fi"): [sets_of(seed) for seed in range(3)]}
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [classified()] * 3}, kept)
+    steps = [
+        ("ID", measures.mean_over("part/router_entropy")),
+        ("far", measures.mean_over("part/router_entropy", ("noise",))),
+    ]
+    assert judge(results, claim(rising("gem-fi", steps, "entropy"))).outcome == "supported"
+    down = list(reversed(steps))
+    assert judge(results, claim(rising("gem-fi", down, "entropy"))).outcome == "refuted"
+    falls = sign_of(
+        "gem-fi",
+        measures.correlation("score/energy", "part/distance"),
+        "correlation",
+        positive=False,
+    )
+    assert judge(results, claim(falls)).outcome == "refuted"
+
+
+# -- the whole ledger -----------------------------------------------------------------------------
+
+
+def test_names_of_claims_are_unique() -> None:
+    names = [each.name for each in CLAIMS]
+    assert len(set(names)) == len(names)
+
+
+def test_every_claim_can_be_judged_by_records_without_anything(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "softmax"): [detected(noise=90.0)]})
+    for each in ledger(results, CLAIMS):
+        assert each.outcome == "not tested", each.claim.name
+        assert each.reason
+
+
+def test_together_passes_on_what_is_unavailable(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "a"): [classified(accuracy=97.0)]})
+    with pytest.raises(Unavailable, match="no runs of b"):
+        together(ACCURACY)(results)
