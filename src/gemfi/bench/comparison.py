@@ -78,8 +78,8 @@ def audit_table(flags: Flags) -> Table:
         rows=tuple(rows),
         stub="Row",
         notes=(
-            "Impossible: by rules that any number of that kind must obey. Suspicious: by rules, or by "
-            "what is known of the released code.",
+            "Impossible: by rules that any number of that kind must obey.",
+            "Suspicious: by such rules, or by what is known of the released code.",
         ),
     )
 

@@ -1,0 +1,341 @@
+"""How sure a number is: intervals over seeds and over samples, and what they let one say.
+
+Two sources of chance are kept apart. Over **seeds**, runs of the same seed are paired and the
+interval is Student's. Over **samples**, a single run is resampled by the bootstrap, which says
+how much the test set was lucky, but not how another seed would have done. A difference is called
+one only where its interval excludes the contrary, and below three seeds only as indicative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import torch
+
+from gemfi import checks, metrics
+from gemfi.bench.table import Better
+from gemfi.diagnostics.measures import rank_correlation
+from gemfi.errors import InputError
+from gemfi.metrics import Floats, Ints, Values
+
+Detection = Literal["auroc", "aupr_id", "aupr_ood"]
+Outcome = Literal["supported", "refuted", "undecided"]
+
+SEEDS_NEEDED: Final = 3
+"""Below this many seeds a statement is indicative only."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the interval around it; NaN where they are not defined."""
+
+    low: float
+    high: float
+    estimate: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much a exceeds b.
+
+    Attributes:
+        estimate: mean of a - b over the seeds.
+        interval: of that mean; None where nothing is known of it.
+        n: how many seeds.
+        indicative: too few seeds to rely on.
+    """
+
+    estimate: float
+    interval: Interval | None
+    n: int
+    indicative: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a difference says about a claim; as text it never loses that it is indicative."""
+
+    outcome: Outcome
+    indicative: bool
+
+    def __str__(self) -> str:
+        return f"{self.outcome} (indicative)" if self.indicative else self.outcome
+
+
+def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
+    """Student's interval of a mean, m ± t · s / √n, over at least two seeds.
+
+    >>> found = mean_interval([1.0, 2.0, 3.0])
+    >>> round(found.low, 3), round(found.high, 3)
+    (-0.484, 4.484)
+    """
+    checks.number("level", level, above=0.0, below=1.0)
+    sample = _finite("values", values)
+    if len(sample) < 2:
+        raise InputError(f"an interval of a mean needs at least 2 values, got {len(sample)}")
+    mean = float(sample.mean())
+    error = float(sample.std(ddof=1)) / math.sqrt(len(sample))
+    half = _student_quantile(len(sample) - 1, level) * error
+    return Interval(mean - half, mean + half, mean)
+
+
+def paired_difference(
+    a: Sequence[float],
+    b: Sequence[float],
+    level: float = 0.95,
+    *,
+    bootstrap: Interval | None = None,
+) -> Difference:
+    """By how much a exceeds b, paired: a[i] and b[i] are of the same seed.
+
+    Args:
+        a: a number of one method, one a seed.
+        b: that of the other.
+        level: of the interval.
+        bootstrap: what `bootstrap_difference` gave, the interval of a single seed; with more
+            seeds the interval is Student's, as only that knows how seeds differ.
+    """
+    first, second = _finite("a", a), _finite("b", b)
+    if len(first) != len(second):
+        raise InputError(
+            f"a has {len(first)} values but b has {len(second)}; give those of the same seeds"
+        )
+    gap = first - second
+    over_seeds = len(gap) > 1
+    interval = mean_interval(gap.tolist(), level) if over_seeds else bootstrap
+    return Difference(float(gap.mean()), interval, len(gap), len(gap) < SEEDS_NEEDED)
+
+
+def verdict(difference: Difference, margin: float = 0.0, better: Better = "high") -> Verdict:
+    """What a difference says about the claim that a is better than b by more than `margin`.
+
+    Supported where the whole interval lies beyond the margin, refuted where the whole interval
+    lies short of it, undecided otherwise: with no interval, or one that touches the margin.
+
+    Args:
+        difference: a - b.
+        margin: by how much a must be better, in the unit of the metric; counted as better.
+        better: whether high or low numbers are good.
+    """
+    checks.choice("better", better, ("high", "low"))
+    interval = difference.interval
+    if interval is None:
+        return Verdict("undecided", difference.indicative)
+    least, most = interval.low, interval.high
+    if better == "low":
+        least, most = -most, -least
+    outcome: Outcome = "undecided"
+    if least > margin:
+        outcome = "supported"
+    elif most < margin:
+        outcome = "refuted"
+    return Verdict(outcome, difference.indicative)
+
+
+def bootstrap_ood(
+    id_scores: Values,
+    ood_scores: Values,
+    metric: Detection,
+    resamples: int = 500,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval:
+    """Percentile bootstrap of an OOD metric of `gemfi.metrics`, in percent.
+
+    ID and OOD samples are resampled apart, so that the base rate stays. Where the two sets do not
+    overlap every resample is perfect, and the interval has no width.
+
+    Args:
+        id_scores: uncertainties of ID samples.
+        ood_scores: uncertainties of OOD samples.
+        metric: `auroc`, `aupr_id` or `aupr_ood`.
+        resamples: how many.
+        seed: of the resampling.
+        level: of the interval.
+    """
+    checks.choice("metric", metric, _FROM_COUNTS)
+    _check_resampling(resamples, seed, level)
+    ranking = _Sorted.of(id_scores, ood_scores, metric)
+    rng = np.random.default_rng(seed)
+    found = [ranking.resampled(*ranking.draw(rng)) for _ in range(resamples)]
+    return _percentiles(found, ranking.estimate, level)
+
+
+def bootstrap_difference(
+    id_a: Values,
+    ood_a: Values,
+    id_b: Values,
+    ood_b: Values,
+    metric: Detection,
+    resamples: int = 500,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval:
+    """Percentile bootstrap of the metric of a less that of b, on the same resamples of samples.
+
+    The scores of both methods are of the same samples in the same order, so that what makes a
+    sample hard for both cancels. The arguments are those of `bootstrap_ood`.
+    """
+    checks.choice("metric", metric, _FROM_COUNTS)
+    _check_resampling(resamples, seed, level)
+    a, b = _Sorted.of(id_a, ood_a, metric), _Sorted.of(id_b, ood_b, metric)
+    for name, first, second in (
+        ("ID", a.id_group, b.id_group),
+        ("OOD", a.ood_group, b.ood_group),
+    ):
+        if len(first) != len(second):
+            raise InputError(
+                f"a has scores of {len(first)} {name} samples but b of {len(second)}; "
+                "give those of the same samples in the same order"
+            )
+    rng = np.random.default_rng(seed)
+    draws = (a.draw(rng) for _ in range(resamples))
+    found = [a.resampled(*draw) - b.resampled(*draw) for draw in draws]
+    return _percentiles(found, a.estimate - b.estimate, level)
+
+
+def spearman(x: Values, y: Values) -> float:
+    """Spearman's ρ, ties sharing their mean rank; NaN where x or y is constant.
+
+    >>> spearman([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
+    0.5
+    """
+    return rank_correlation(torch.from_numpy(_array(x)), torch.from_numpy(_array(y)))
+
+
+def rank_interval(
+    x: Values, y: Values, resamples: int = 500, seed: int = 0, level: float = 0.95
+) -> Interval:
+    """Spearman's ρ with the percentile bootstrap of its rows (x[i], y[i]).
+
+    Resamples in which x or y is constant have no ρ and are left out; NaN where none has.
+    """
+    _check_resampling(resamples, seed, level)
+    estimate = spearman(x, y)
+    groups = [np.unique(_array(values), return_inverse=True)[1] for values in (x, y)]
+    rng = np.random.default_rng(seed)
+    n = len(groups[0])
+    draws = (rng.integers(0, n, n) for _ in range(resamples))
+    found = [_correlation(*(_mean_ranks(group[draw]) for group in groups)) for draw in draws]
+    return _percentiles(found, estimate, level)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sorted:
+    """Scores sorted once: a resample is then a matter of counts and cumulative sums."""
+
+    id_group: Ints  # (n_id,), index of the sample's score among the distinct ones, from low
+    ood_group: Ints  # (n_ood,)
+    groups: int
+    metric: Detection
+    estimate: float
+
+    @classmethod
+    def of(cls, id_scores: Values, ood_scores: Values, metric: Detection) -> _Sorted:
+        estimate = float(getattr(metrics, metric)(id_scores, ood_scores))  # which checks the scores
+        inside, outside = _array(id_scores), _array(ood_scores)
+        distinct, group = np.unique(np.concatenate([inside, outside]), return_inverse=True)
+        cut = len(inside)
+        return cls(group[:cut], group[cut:], len(distinct), metric, estimate)
+
+    def draw(self, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """Samples drawn with replacement, as many as there are, ID and OOD apart."""
+        n_id, n_ood = len(self.id_group), len(self.ood_group)
+        return rng.integers(0, n_id, n_id), rng.integers(0, n_ood, n_ood)
+
+    def resampled(self, inside: Ints, outside: Ints) -> float:
+        """The metric of a draw."""
+        n_id = np.bincount(self.id_group[inside], minlength=self.groups)
+        n_ood = np.bincount(self.ood_group[outside], minlength=self.groups)
+        return _FROM_COUNTS[self.metric](n_id, n_ood)
+
+
+def _auroc(n_id: Ints, n_ood: Ints) -> float:
+    below_twice = 2 * np.cumsum(n_id) - n_id  # ID below, twice; a tie is half
+    return 100.0 * int(n_ood @ below_twice) / (2 * int(n_id.sum()) * int(n_ood.sum()))
+
+
+def _average_precision(positive: Ints, negative: Ints) -> float:
+    hits = np.cumsum(positive)
+    called = np.maximum(hits + np.cumsum(negative), 1)  # scores that a resample left out: 0 of 0
+    return 100.0 * float(positive @ (hits / called)) / int(hits[-1])
+
+
+_FROM_COUNTS: Final[dict[Detection, Callable[[Ints, Ints], float]]] = {
+    "auroc": _auroc,
+    "aupr_id": _average_precision,
+    "aupr_ood": lambda n_id, n_ood: _average_precision(n_ood[::-1], n_id[::-1]),
+}
+"""Each metric from how many ID and OOD samples hold each distinct score, from low to high."""
+
+
+def _mean_ranks(group: Ints) -> Floats:
+    """The rank of each sample, ties sharing their mean, from the order of its value."""
+    count = np.bincount(group)
+    middle = np.cumsum(count) - (count - 1) / 2
+    return np.asarray(middle[group])
+
+
+def _correlation(x: Floats, y: Floats) -> float:
+    x, y = x - x.mean(), y - y.mean()
+    scale = math.sqrt(float(x @ x) * float(y @ y))
+    return float(np.clip(float(x @ y) / scale, -1.0, 1.0)) if scale else float("nan")
+
+
+def _percentiles(found: Sequence[float], estimate: float, level: float) -> Interval:
+    defined = [value for value in found if not math.isnan(value)]
+    if not defined:
+        return Interval(float("nan"), float("nan"), estimate)
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), estimate)
+
+
+def _student_quantile(freedom: int, level: float) -> float:
+    """The t that |T| stays below with probability `level`, for a whole number of degrees.
+
+    Found by halving the angle θ of t = √ν tan θ, in which the probability is a finite sum.
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):  # an angle has 53 bits
+        angle = (low + high) / 2
+        if _student_within(freedom, angle) < level:
+            low = angle
+        else:
+            high = angle
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _student_within(freedom: int, angle: float) -> float:
+    """P(|T| <= √ν tan θ), by integrating cos^(ν-1) from 0 to θ in parts."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for power in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine * cosine * power / (power + 1)
+    return (angle + sine * total) * 2 / math.pi if odd else sine * total
+
+
+def _finite(name: str, values: Sequence[float]) -> Floats:
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1 or len(numbers) == 0:
+        raise InputError(f"{name} must hold one number a seed, got shape {numbers.shape}")
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{name} must be finite, got {numbers.tolist()}")
+    return numbers
+
+
+def _array(values: Values) -> Floats:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().double().numpy()
+    return np.array(values, dtype=np.float64)
+
+
+def _check_resampling(resamples: int, seed: int, level: float) -> None:
+    checks.whole("resamples", resamples, 1)
+    checks.seed("seed", seed)
+    checks.number("level", level, above=0.0, below=1.0)
