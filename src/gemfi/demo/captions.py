@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gemfi import scores
 from gemfi.demo.runner import Run
-from gemfi.style import KEPT, SHOWN, method_label
 from gemfi.demo.table import aurocs, shown
+from gemfi.style import KEPT, SHOWN, method_label
 
 
 @dataclass(frozen=True)

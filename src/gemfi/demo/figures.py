@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemfi.demo.runner import Run
-from gemfi.style import DPI, RC
 from gemfi.demo.table import datasets
 from gemfi.errors import InputError
+from gemfi.style import DPI, RC
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,9 @@ from matplotlib.ticker import LogLocator, NullLocator
 from gemfi import metrics
 from gemfi.belief import Belief
 from gemfi.demo.runner import Run
-from gemfi.style import INK, MUTED, SET_COLORS, method_color, method_label, score_label
 from gemfi.demo.table import GROUPS, columns, shown
 from gemfi.scores import SCORES
+from gemfi.style import INK, MUTED, SET_COLORS, method_color, method_label, score_label
 
 Floats = npt.NDArray[np.float64]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +13,14 @@ import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import ListedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import MultipleLocator
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from gemfi import scores
@@ -26,8 +28,8 @@ from gemfi.belief import Belief
 from gemfi.data import line_probability
 from gemfi.data.toys import LINE_GAP, LINE_SUPPORT
 from gemfi.demo.runner import Run
-from gemfi.style import INK, KEPT, MUTED, PART_COLORS, SHOWN, method_color, method_label
 from gemfi.demo.table import aurocs
+from gemfi.style import INK, KEPT, MUTED, PART_COLORS, SHOWN, method_color, method_label
 
 Floats = npt.NDArray[np.float64]
 RunScore = Callable[[Run, Belief], Tensor]
@@ -76,6 +78,7 @@ class _View:
 
     title: str
     unit: str
+    short_unit: str
     ranking: scores.Score
     score: RunScore
     limits: tuple[float, float]
@@ -87,17 +90,9 @@ def two_moons(runs: Sequence[Run]) -> Figure:
     """A row a method: entropy and evidence over the plane, brighter is more uncertain."""
     figure = Figure(figsize=(8.0, 0.9 + 3.05 * len(runs)), layout="constrained")
     axes = figure.subplots(len(runs), 2, sharex=True, sharey=True, squeeze=False)
-    x, y = np.linspace(*_X, _STEPS), np.linspace(*_Y, _STEPS)
-    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    beliefs = [run.model.predict(torch.from_numpy(points).float(), 8192) for run in runs]
-    for column, view in enumerate((_entropy_view(), _evidence_view(runs))):
-        for row, (run, belief) in enumerate(zip(runs, beliefs, strict=True)):
-            values = view.score(run, belief).reshape(_STEPS, _STEPS).numpy()
-            drawn = _plane(axes[row, column], run, view, (x, y, values))
+    for column, (view, drawn) in enumerate(_maps(runs, axes)):
         bar = figure.colorbar(drawn, ax=axes[:, column], location="bottom", aspect=32, pad=0.02)
-        bar.set_ticks(list(view.ticks), labels=list(view.tick_labels))
-        bar.set_label(view.unit)
-        bar.outline.set_visible(False)
+        _label_bar(bar, view, view.unit)
         axes[0, column].set_title(view.title, pad=8)
     for row, run in enumerate(runs):
         axes[row, 0].set_ylabel(method_label(run.plan.method), fontsize=11, fontweight="bold")
@@ -107,11 +102,53 @@ def two_moons(runs: Sequence[Run]) -> Figure:
     return figure
 
 
+def two_moons_across(runs: Sequence[Run], width: float) -> Figure:
+    """The same with a column a method, for a page: entropy above, evidence below.
+
+    Args:
+        runs: one a method.
+        width: of the figure, in inches.
+    """
+    panel = (width - 1.1) / len(runs)
+    height = 0.62 + 2 * panel * (_Y[1] - _Y[0]) / (_X[1] - _X[0])
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(2, len(runs), sharex=True, sharey=True, squeeze=False)
+    for row, (view, drawn) in enumerate(_maps(runs, axes.T)):
+        bar = figure.colorbar(drawn, ax=axes[row, :], location="right", aspect=18, pad=0.01)
+        _label_bar(bar, view, view.short_unit)
+        axes[row, 0].set_ylabel(view.title, fontsize=8.5, fontweight="bold")
+    for panel, run in zip(axes[0], runs, strict=True):
+        panel.set_title(method_label(run.plan.method))
+    figure.legend(
+        handles=_moons_legend(runs[0]), loc="outside lower center", ncols=4, handletextpad=0.3
+    )
+    return figure
+
+
+def _maps(runs: Sequence[Run], axes: npt.NDArray[Any]) -> Iterator[tuple[_View, AxesImage]]:
+    """Draw entropy, then evidence, of every method on axes (methods, 2)."""
+    x, y = np.linspace(*_X, _STEPS), np.linspace(*_Y, _STEPS)
+    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    beliefs = [run.model.predict(torch.from_numpy(points).float(), 8192) for run in runs]
+    for panels, view in zip(axes.T, (_entropy_view(), _evidence_view(runs)), strict=True):
+        for panel, run, belief in zip(panels, runs, beliefs, strict=True):
+            values = view.score(run, belief).reshape(_STEPS, _STEPS).numpy()
+            drawn = _plane(panel, run, view, (x, y, values))
+        yield view, drawn
+
+
+def _label_bar(bar: Colorbar, view: _View, unit: str) -> None:
+    bar.set_ticks(list(view.ticks), labels=list(view.tick_labels))
+    bar.set_label(unit)
+    bar.outline.set_visible(False)
+
+
 def _entropy_view() -> _View:
     ticks = [0.0, 0.2, 0.4, 0.6]
     return _View(
         title="Predictive entropy",
         unit="entropy of p, in nats",
+        short_unit="nats",
         ranking=scores.entropy,
         score=lambda _, belief: scores.entropy(belief),
         limits=(0.0, log(2)),
@@ -133,6 +170,7 @@ def _evidence_view(runs: Sequence[Run]) -> _View:
     return _View(
         title="Total evidence",
         unit="evidence, relative to a typical test point",
+        short_unit="relative evidence",
         ranking=scores.evidence,
         score=relative_evidence,
         limits=(low, high),
@@ -190,9 +228,14 @@ def _moons_legend(run: Run) -> list[Line2D]:
 # -- the line -----------------------------------------------------------------------------------
 
 
-def line(runs: Sequence[Run]) -> Figure:
-    """A column a method: P(class 1) with its heads, the split of uncertainty, the evidence."""
-    figure = Figure(figsize=(8.0, 6.4), layout="constrained")
+def line(runs: Sequence[Run], size: tuple[float, float] = (8.0, 6.4)) -> Figure:
+    """A column a method: P(class 1) with its heads, the split of uncertainty, the evidence.
+
+    Args:
+        runs: one a method.
+        size: of the figure, in inches.
+    """
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(
         3, len(runs), sharex=True, sharey="row", squeeze=False,
         gridspec_kw={"height_ratios": (1.5, 1.1, 0.9)},
@@ -270,7 +313,7 @@ def _parts(axes: Axes, x: Tensor, belief: Belief) -> None:
 def _evidence(axes: Axes, run: Run, x: Tensor, belief: Belief) -> None:
     axes.axhline(0, color=MUTED, linewidth=0.7, linestyle=":")
     axes.plot(x, -relative_evidence(run, belief), color=method_color(run.plan.method))
-    axes.yaxis.set_major_locator(MultipleLocator(2))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 4, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: _power(value))
     axes.set(xlabel="x", xlim=_LINE_X)
     axes.set_title(

@@ -12,11 +12,11 @@ import torch
 
 from gemfi._version import __version__
 from gemfi.demo.captions import CAPTIONS, listed
-from gemfi.demo.page import facts as fact_list
-from gemfi.demo.page import page, picture, scrolling
 from gemfi.demo.runner import Run
-from gemfi.style import method_color, method_label, score_label
 from gemfi.demo.table import TITLES, Column, columns, datasets, shown
+from gemfi.page import document, dot, picture, scrolling
+from gemfi.page import facts as fact_list
+from gemfi.style import method_label, score_label
 
 _TITLE = "gemfi demo: what a classifier does not know"
 _FACT_NAMES = {"seed": "Seed", "quick": "Quick", "seconds": "Seconds in all"}
@@ -55,7 +55,8 @@ def render_report(
     parts += ["<h2>Figures</h2>", *_figures(chosen, figures)]
     notes = "".join(f"<li>{escape(note)}</li>" for note in _CONVENTIONS)
     parts.append(f"<h2>Conventions</h2>\n<ul>{notes}</ul>")
-    return page(_TITLE, "\n".join(parts))
+    body = "\n".join(parts)
+    return document(_TITLE, f"<main>\n{body}\n</main>")
 
 
 def _opening(runs: Sequence[Run], facts: Mapping[str, Any]) -> str:
@@ -92,9 +93,8 @@ def _table(dataset: str, runs: Sequence[Run]) -> str:
         cells = [
             _cell(cols, index, shown(col.value(run)), best[index]) for index, col in enumerate(cols)
         ]
-        dot = f'<span class="dot" style="background:{method_color(run.plan.method)}"></span>'
-        name = escape(method_label(run.plan.method))
-        rows.append(f'<tr><th scope="row">{dot}{name}</th>{"".join(cells)}</tr>')
+        name = dot(run.plan.method) + escape(method_label(run.plan.method))
+        rows.append(f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>')
     body = "\n".join(rows)
     return scrolling(
         f"Table: {dataset}",

@@ -18,7 +18,9 @@ import torch
 from gemfi.data import TASKS, Task
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.methods import PRESETS
-from gemfi.model import Model, build_model
+from gemfi.model import Model
+from gemfi.runs.plain import to_plain
+from gemfi.runs.spec import RunSpec
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig, fit
 
@@ -135,29 +137,54 @@ def _run_packed(plan: Plan, seed: int, quick: bool) -> bytes:
 def _run(plan: Plan, seed: int, quick: bool) -> Run:
     task = _task(plan.task)
     begin = time.perf_counter()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = _build(plan, task, quick=quick)
-    config = replace(_TRAINING[plan.task, quick], seed=seed)
-    fit(model, task.train, task.validation, config, progress=False)
+    spec = spec_of(plan, seed, quick=quick)
+    model = spec.build(task.num_classes, None)
+    fit(model, task.train, task.validation, spec.train, progress=False)
+    return judged(plan, model, begin)
+
+
+def judged(plan: Plan, model: Model, begin: float | None = None) -> Run:
+    """A trained model with its numbers on test and OOD data.
+
+    Args:
+        plan: what it is.
+        model: trained.
+        begin: on the clock of `time.perf_counter`, when its training began; None for now.
+    """
+    task = _task(plan.task)
+    begin = time.perf_counter() if begin is None else begin
     evaluation = evaluate(model, task.test, task.ood_test)
     return Run(plan, task, model, evaluation, time.perf_counter() - begin)
+
+
+def spec_of(plan: Plan, seed: int, *, quick: bool) -> RunSpec:
+    """Everything that decides what a plan computes.
+
+    Args:
+        plan: what to train.
+        seed: of initial weights and training.
+        quick: fewer epochs.
+    """
+    if plan.task == "digits":
+        backbone: str = "convnet"
+        options: dict[str, Any] = {"size": 8, "channels": 24 if quick else 32}
+    else:
+        backbone = "mlp"
+        options = {
+            "in_features": _task(plan.task).train.x.shape[1],
+            "width": 128 if quick else 64,
+            "spectral": to_plain(SOFT),
+        }
+    return RunSpec(
+        task=plan.task,
+        method=plan.method,
+        backbone=backbone,
+        backbone_options=options,
+        head=plan.config,
+        train=replace(_TRAINING[plan.task, quick], seed=seed),
+    )
 
 
 @cache
 def _task(name: str) -> Task:
     return TASKS[name]()
-
-
-def _build(plan: Plan, task: Task, *, quick: bool) -> Model:
-    if plan.task == "digits":
-        options: dict[str, Any] = {"size": 8, "channels": 24 if quick else 32}
-        backbone = "convnet"
-    else:
-        options = {
-            "in_features": task.train.x.shape[1],
-            "width": 128 if quick else 64,
-            "spectral": SOFT,
-        }
-        backbone = "mlp"
-    return build_model(plan.method, backbone, task.num_classes, config=plan.config, **options)
