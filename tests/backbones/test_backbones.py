@@ -80,7 +80,8 @@ def test_shapes(backbone, shape: tuple[int, ...], features: int) -> None:
 
 
 def test_every_backbone_is_tested_here() -> None:
-    assert {name.partition("-")[0] for name in SMALL} == set(BACKBONES)
+    elsewhere = {"identity"}  # it has nothing to learn: test_identity.py
+    assert {name.partition("-")[0] for name in SMALL} | elsewhere == set(BACKBONES)
 
 
 @pytest.mark.parametrize(("shortcut", "count"), [("pool", 10_995_008), ("project", 11_168_832)])

@@ -259,7 +259,23 @@ REVIEWED = {
     "runs/facts.py SplitFacts.of": "counts, and a checksum",
     "runs/facts.py _dtype": "a type",
     "training/fingerprint.py data_digest": "a checksum",
+    "bench/bench.py Bench.__init__": "keeps a task",
+    "bench/evaluate.py evaluate_cell": "measures; detectors are fitted by fit_detectors",
+    "bench/evaluate.py _outside": "of evaluate_cell",
+    "bench/evaluate.py _shift": "of evaluate_cell",
+    "bench/estimate.py paced": "times training steps on train",
+    "bench/grid.py plan": "reads the shape of train",
+    "bench/grid.py chosen_rates": "of plan",
+    "bench/grid.py _Planner.__init__": "of plan",
+    "bench/shift.py shifted_sets": "corrupts test images, which keep their role",
+    "bench/shift.py _first": "of shifted_sets",
+    "bench/shift.py _registered": "of shifted_sets",
+    "bench/shift.py _small": "of shifted_sets",
+    "data/frozen/task.py _features": "images to features; labels and role stay",
     # a model that is asked: weights do not change
+    "bench/observation.py observed_arrays": "asks",
+    "bench/observation.py parts": "asks",
+    "bench/observation.py _examples": "asks",
     "model.py Model.predict": "asks",
     "model.py Model.embed": "asks",
     "model.py Model._feature_batches": "asks",
@@ -273,7 +289,7 @@ REVIEWED = {
         for name, kind in DETECTORS.items()
         if name != "odin"  # takes inputs
     },
-    "runs/measure.py _detected": "scores",
+    "runs/measure.py detected_by": "scores",
     "runs/measure.py _bar": "counts",
     # behind Detector.fit
     "detectors/base.py Detector._fit": "called by Detector.fit",
@@ -309,6 +325,11 @@ READERS = {
     "demo/runner.py": "judges, after training",
     "runs/work.py evaluate_run": "judges",
     "runs/work.py _outside": "judges",
+    "bench/evaluate.py": "judges",
+    "bench/estimate.py": "counts inputs to be judged",
+    "bench/results.py": "names of sets, not data",
+    "bench/shift.py": "corrupts what is judged",
+    "data/frozen/task.py": "reads a split when it is asked for",
 }
 """File, and function where it matters -> why it reads `.test` or `.ood_test`."""
 

@@ -1,7 +1,8 @@
 """Backbones: modules that map a batch of inputs to features (B, D).
 
 Any module does; these carry `num_features`, so that a model can be built without a trial pass. To
-add one, write its file and list it in `BACKBONES`.
+add one, write its file and list it in `BACKBONES`. `EfficientNetLite0` is not listed: it is frozen,
+and its features are data (`gemfi.data.frozen`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from torch import nn
 
 from gemfi.backbones.convnet import ConvNet
+from gemfi.backbones.efficientnet_lite import EfficientNetLite0
+from gemfi.backbones.identity import Identity
 from gemfi.backbones.mlp import MLP
 from gemfi.backbones.resnet import ResNet18, resnet18
 from gemfi.backbones.stack import Stack
@@ -21,6 +24,18 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
     "resnet18": resnet18,
     "vgg16": vgg16,
+    "identity": Identity,
 }
 
-__all__ = ["BACKBONES", "MLP", "VGG16", "ConvNet", "ResNet18", "Stack", "resnet18", "vgg16"]
+__all__ = [
+    "BACKBONES",
+    "MLP",
+    "VGG16",
+    "ConvNet",
+    "EfficientNetLite0",
+    "Identity",
+    "ResNet18",
+    "Stack",
+    "resnet18",
+    "vgg16",
+]

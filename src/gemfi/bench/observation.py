@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from gemfi import dirichlet
 from gemfi.belief import Belief
-from gemfi.data import Split
+from gemfi.data import Role, Split, require_role
 from gemfi.detectors import Detector, Observed, observe
 from gemfi.diagnostics import knn_distance
 from gemfi.model import Model
@@ -87,6 +87,7 @@ def observed_arrays(
 
 def training_bank(model: Model, train: Split) -> Tensor:
     """Features of an even choice of training inputs."""
+    require_role(train, (Role.TRAIN,), "distances to training features")
     rows = torch.arange(0, len(train), max(1, -(-len(train) // BANK)))
     return model.embed(train.subset(rows).x)
 

@@ -10,13 +10,12 @@ from torch import Tensor
 
 from gemfi.bench.protocol import Shift
 from gemfi.data import Split, Task, load
-from gemfi.data.corruptions import corrupt, corrupt_small
 from gemfi.data.registry.corrupted import MADE_SEED
 from gemfi.data.registry.load import data_set, find_form
 from gemfi.errors import InputError
 from gemfi.places import data_root
 
-Maker = Callable[[Task, str, int | None, int], Split]
+
 
 
 def shifted_sets(task: Task, shift: Shift) -> Iterator[tuple[str, Split]]:
@@ -52,12 +51,16 @@ def _registered(task: Task, name: str, severity: int | None, images: int) -> Spl
     form = find_form(entry, label, data_root())
     if form is not None and not form.made:
         return _first(load(entry.name, label), images)
+    from gemfi.data.corruptions import corrupt  # noqa: PLC0415 - needs scipy, an extra
+
     clean = _first(task.test, images)
     made = corrupt(clean.x, name, severity, seed=MADE_SEED, family=task.name)
     return replace(clean, x=made, name=f"{entry.name}/{label}, generated")
 
 
 def _small(task: Task, name: str, severity: int | None, images: int) -> Split:
+    from gemfi.data.corruptions import corrupt_small  # noqa: PLC0415 - needs scipy, an extra
+
     clean = _first(task.test, images)
     if severity is None:
         raise InputError("shift: corruptions of small images need severities, such as [1, 3, 5]")
@@ -65,7 +68,7 @@ def _small(task: Task, name: str, severity: int | None, images: int) -> Split:
     return replace(clean, x=made, name=f"{task.name}/{name}-{severity}, generated")
 
 
-_MAKERS: Final[Mapping[str, Maker]] = {
+_MAKERS: Final[Mapping[str, Callable[[Task, str, int | None, int], Split]]] = {
     "digits": _small,
     "mnist": _registered,
     "cifar10": _registered,

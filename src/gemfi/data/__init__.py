@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gemfi.data.digits import digits
+from gemfi.data.frozen import cifar10_frozen, frozen_features
 from gemfi.data.guard import USES, require_classes, require_role, require_use
 from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, load, registered_task
 from gemfi.data.splits import Role, Split
@@ -25,6 +26,7 @@ TASKS: Final[Mapping[str, Callable[..., Task]]] = MappingProxyType(
         "two-moons": two_moons,
         "line": line,
         **{name: partial(registered_task, name) for name in AGAINST},
+        "cifar10-frozen": cifar10_frozen,
     }
 )
 """Name of a task -> the function that builds it. Read-only."""
@@ -38,7 +40,9 @@ __all__ = [
     "Split",
     "Task",
     "as_split",
+    "cifar10_frozen",
     "digits",
+    "frozen_features",
     "line",
     "line_probability",
     "load",
