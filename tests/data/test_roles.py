@@ -233,6 +233,7 @@ GUARDED = {
     "detectors/odin.py ODIN.choose_epsilon": "require_role",
     "runs/work.py _health": "diagnose",
     "runs/work.py train_run": "check_run",
+    "bench/observation.py training_bank": "require_role",
 }
 """File and function -> the guard that it calls."""
 

@@ -208,17 +208,15 @@ class Bench:
     def _begin(self) -> None:
         """Refuse data that are not those of the records, then say what is being done here."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        here = to_plain(SplitFacts.of(self.task.train))
         for record in self.file.read().values():
             there = record.data["train"]
-            here = to_plain(SplitFacts.of(self.task.train))
             if there != here:
                 raise CheckpointError(
                     f"{self.folder} has records of other data: its training split was "
-                    f"{there['split']} ({there['n']:,} samples, checksum {there['checksum'][:12]}), "
-                    f"now {here['split']} ({here['n']:,}, {here['checksum'][:12]}); use another "
-                    "folder, or put the old data back"
+                    f"{_described(there)}, now {_described(here)}; use another folder, or put the "
+                    "old data back"
                 )
-            break  # one record is as good as all: they were compared when they were made
         plain = to_json(self.protocol.to_plain(), indent=1)
         write_atomically(self.folder / PROTOCOL, plain.encode() + b"\n")
 
@@ -236,6 +234,10 @@ class Bench:
             for cell in cells
         ]
         write_atomically(self.folder / GRID, to_json(plain, indent=0).encode() + b"\n")
+
+
+def _described(split: Mapping[str, Any]) -> str:
+    return f"{split['split']} ({split['n']:,} samples, checksum {split['checksum'][:12]})"
 
 
 def _rounded(value: Any) -> Any:
