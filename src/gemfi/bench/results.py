@@ -54,7 +54,7 @@ class Results:
         self.grid = [Planned(**each) for each in _json(self.folder / GRID)]
         self.file = RecordFile(self.folder)
         self.records = self.file.read()
-        self._arrays = lru_cache(maxsize=8)(self._read)
+        self._arrays = lru_cache(maxsize=32)(self._read)
 
     # -- rows and runs ----------------------------------------------------------------------------
 

@@ -1,0 +1,285 @@
+"""What the figures share: their type and style, and which runs and sets they show.
+
+This module imports without matplotlib; the modules that draw need it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi.bench.grid import MAIN
+from gemfi.bench.records import RunRecord
+from gemfi.bench.results import Results
+from gemfi.bench.table import Value
+from gemfi.bench.unavailable import Unavailable
+from gemfi.metrics import Floats
+from gemfi.style import INK, MUTED, RC, SET_COLORS, method_color, method_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Draw = Callable[[Results], "Figure"]
+
+COLUMN: Final = 3.3
+"""Width of a column of the paper, in inches."""
+
+TEXT: Final = 6.8
+"""Width of its text, in inches."""
+
+SMALL: Final = 7.0
+"""Size of the text inside small panels, in points."""
+
+ID: Final = "ID test"
+NEAR: Final = "near OOD"
+FAR: Final = "far OOD"
+OTHER: Final = "other OOD"
+GROUP_COLORS: Final[Mapping[str, str]] = SET_COLORS | {OTHER: "#0f8a7e"}
+
+OURS: Final = "gem-fi"
+FAMILY: Final = ("gem-core", "gem-mix", "gem-fi")
+METHODS: Final = ("softmax", "ensemble", "edl", "daedl", "re-edl", *FAMILY)
+"""Those that a figure of all methods shows first: more than eight lines cannot be told apart."""
+
+
+@dataclass(frozen=True)
+class FigureEntry:
+    """A figure of the paper.
+
+    Attributes:
+        title: a few words.
+        caption: what is shown, of which runs, under which conventions.
+        draw: draws it from the results of a bench; raises `Unavailable` where they lack something.
+    """
+
+    title: str
+    caption: str
+    draw: Draw
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The style of every figure, whatever the user's settings are; also a decorator."""
+    import matplotlib as mpl  # noqa: PLC0415 - optional
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        settings: Any = mpl.rcParams  # typed by the names of one release
+        settings.update(RC)
+        yield
+
+
+# -- runs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row of the main tables with the runs whose arrays are at hand.
+
+    Attributes:
+        row: its name.
+        method: of its runs.
+        runs: in the order of their seeds, at least one.
+    """
+
+    row: str
+    method: str
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def first(self) -> RunRecord:
+        """The run that is drawn where only one can be."""
+        return self.runs[0]
+
+    @property
+    def label(self) -> str:
+        """For a legend."""
+        return method_label(self.row)
+
+    @property
+    def color(self) -> str:
+        """That of its method."""
+        return method_color(self.method)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is GEM-FI, which is drawn on top."""
+        return self.method == OURS
+
+
+def shown_rows(results: Results, methods: Sequence[str] = METHODS) -> list[Shown]:
+    """The first row of each of these methods that has runs with arrays.
+
+    Args:
+        results: of a bench.
+        methods: in the order in which they are shown.
+
+    Raises:
+        Unavailable: if there is none.
+    """
+    found: dict[str, Shown] = {}
+    for row in results.rows(MAIN):
+        name = results.method(row)
+        runs = tuple(run for run in results.runs(row) if results.has_arrays(run))
+        if name in methods and name not in found and runs:
+            found[name] = Shown(row, name, runs)
+    if not found:
+        names = ", ".join(method_label(name) for name in methods)
+        raise Unavailable(f"no run of {names} is here with its arrays")
+    return [found[name] for name in methods if name in found]
+
+
+def leading_rows(results: Results, count: int = len(METHODS)) -> list[Shown]:
+    """The rows of `METHODS`, and others of the bench up to this number.
+
+    Args:
+        results: of a bench.
+        count: how many rows a figure can hold.
+    """
+    others = [results.method(row) for row in results.rows(MAIN)]
+    every = shown_rows(results, list(dict.fromkeys([*METHODS, *others])))
+    chosen = [each.method for each in every][:count]
+    order = [name for name in others if name not in METHODS] + list(METHODS)
+    return sorted(
+        (each for each in every if each.method in chosen), key=lambda each: order.index(each.method)
+    )
+
+
+def shown_row(results: Results, name: str = OURS) -> Shown:
+    """The row of one method; `Unavailable` if it has no runs with arrays."""
+    return shown_rows(results, [name])[0]
+
+
+# -- sets -----------------------------------------------------------------------------------------
+
+
+def ood_groups(results: Results) -> dict[str, list[str]]:
+    """`near OOD`, `far OOD` and `other OOD` -> the sets that are at hand; no group is empty."""
+    near, far = results.protocol.near, results.protocol.far
+    found: dict[str, list[str]] = {NEAR: [], FAR: [], OTHER: []}
+    for name in results.ood_sets:
+        if not results.is_absent(name):
+            found[NEAR if name in near else FAR if name in far else OTHER].append(name)
+    kept = {group: names for group, names in found.items() if names}
+    if not kept:
+        raise Unavailable("no OOD set was at hand in any run")
+    return kept
+
+
+def set_groups(results: Results) -> dict[str, list[str]]:
+    """As `ood_groups`, the test data first."""
+    return {ID: ["test"]} | ood_groups(results)
+
+
+def group_of(results: Results) -> dict[str, str]:
+    """OOD set that is at hand -> its group."""
+    return {name: group for group, names in ood_groups(results).items() for name in names}
+
+
+def pooled(results: Results, run: RunRecord, names: Sequence[str], key: str) -> Floats | None:
+    """An array of a run over several sets, one after the other; None if a set lacks it.
+
+    Args:
+        results: of a bench.
+        run: with arrays.
+        names: of its sets.
+        key: such as `score/entropy`.
+    """
+    sets = results.arrays(run)
+    if any(key not in sets.get(name, {}) for name in names):
+        return None
+    return np.concatenate([sets[name][key] for name in names]).astype(np.float64)
+
+
+def needed(results: Results, run: RunRecord, names: Sequence[str], key: str) -> Floats:
+    """As `pooled`, but `Unavailable` if a set lacks the array."""
+    found = pooled(results, run, names, key)
+    if found is None:
+        raise Unavailable(f"run {run.key} has not kept {key} of {', '.join(names)}")
+    return found
+
+
+# -- drawing --------------------------------------------------------------------------------------
+
+
+def panel_title(axes: Axes, index: int, text: str = "", width: int = 24, pad: float = 4.0) -> None:
+    """The letter of a panel in bold, and its title in lines of at most `width` letters.
+
+    Args:
+        axes: of the panel.
+        index: 0 for `a`.
+        text: of the title.
+        width: of a line.
+        pad: between title and panel, in points.
+    """
+    lines = textwrap.wrap(text, width) or [""]
+    name = f"$\\mathbf{{{chr(ord('a') + index)}}}$"
+    style: dict[str, Any] = {"loc": "left", "fontsize": 8.5, "fontweight": "normal", "pad": pad}
+    axes.set_title(f"{name}  " + "\n".join(lines), color=INK, **style)
+
+
+def in_lines(label: str) -> str:
+    """A label of two words in two lines, for a short axis."""
+    words = label.split(" ")
+    return label if len(words) != 2 else "\n".join(words)
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """Mean ± deviation of a number over seeds, as the tables have it."""
+    value = Value.of(values)
+    mean = f"{value.mean:.{digits}f}"
+    return mean if value.std is None else f"{mean} ± {value.std:.{digits}f}"
+
+
+def even_choice(count: int, most: int) -> npt.NDArray[np.int64]:
+    """Indices of at most `most` of `count` inputs, evenly spaced: the same at every call."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def quantile_limits(
+    values: Sequence[Floats], share: float = 0.005, margin: float = 0.03
+) -> tuple[float, float]:
+    """An axis from the lowest `share` of the values to the highest, of every set by itself.
+
+    Args:
+        values: of each set; ±inf is left out.
+        share: of a set that may lie beyond each end.
+        margin: added at each end, in parts of the length.
+    """
+    finite = [each[np.isfinite(each)] for each in values]
+    ends = [np.quantile(each, [share, 1 - share]) for each in finite if len(each)]
+    low, high = min(each[0] for each in ends), max(each[1] for each in ends)
+    room = max(margin * (high - low), 1e-3)
+    return float(low - room), float(high + room)
+
+
+def noting_absent(draw: Draw) -> Draw:
+    """A drawing that says at its foot which OOD sets are absent; never left out silently.
+
+    Args:
+        draw: draws what is there.
+    """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - optional
+
+    @styled()
+    def drawn(results: Results) -> Figure:
+        figure = draw(results)
+        absent = [name for name in results.ood_sets if results.is_absent(name)]
+        engine = figure.get_layout_engine()
+        if absent and isinstance(engine, ConstrainedLayoutEngine):
+            strip = 0.17 / figure.get_figheight()  # room for one line
+            engine.set(rect=(0, strip, 1, 1 - strip))
+            figure.text(
+                0.99, 0.02 / figure.get_figheight(), f"data absent: {', '.join(absent)}",
+                ha="right", va="bottom", fontsize=SMALL, color=MUTED,
+            )  # fmt: skip
+        return figure
+
+    return drawn

@@ -1,0 +1,27 @@
+"""The figures that are drawn from the arrays of runs, by the paper's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from gemfi.bench.figures import calibration, conflict, curves, distributions, scatter, support
+from gemfi.bench.figures.common import FigureEntry, noting_absent
+
+_ENTRIES: Final[Mapping[str, FigureEntry]] = {
+    **curves.ENTRIES,
+    **calibration.ENTRIES,
+    "hist-ood": distributions.ENTRIES["hist-ood"],
+    **scatter.ENTRIES,
+    "boxplots": distributions.ENTRIES["boxplots"],
+    **conflict.ENTRIES,
+    **support.ENTRIES,
+}
+_ID_ALONE: Final = ("reliability_id", "conf_correct_wrong", "supp-calib")
+
+FIGURES_A: Final[Mapping[str, FigureEntry]] = {
+    label: entry if label in _ID_ALONE else replace(entry, draw=noting_absent(entry.draw))
+    for label, entry in _ENTRIES.items()
+}
+"""In the paper's order."""
