@@ -16,10 +16,10 @@ from gemfi import metrics, scores
 from gemfi.demo import command, figures_digits, figures_toys
 from gemfi.demo.figures import draw_figures, require_matplotlib
 from gemfi.demo.runner import Run
-from gemfi.style import METHOD_COLORS, METHOD_LABELS, SCORE_LABELS, method_color
 from gemfi.errors import GemfiError, InputError
 from gemfi.methods import METHODS
 from gemfi.scores import SCORES
+from gemfi.style import METHOD_COLORS, METHOD_LABELS, SCORE_LABELS, method_color
 
 SIZES = {  # inches × 150 dots
     "two-moons": (1200, 1507),

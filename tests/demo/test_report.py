@@ -14,8 +14,8 @@ from gemfi import metrics, scores
 from gemfi.demo.captions import CAPTIONS, listed
 from gemfi.demo.report import render_report
 from gemfi.demo.runner import Run
-from gemfi.style import method_label
 from gemfi.demo.table import columns, datasets, shown
+from gemfi.style import method_label
 
 FACTS = {"seed": 3, "quick": True, "seconds": 12.5}
 VOID = {"meta", "link", "img", "br"}

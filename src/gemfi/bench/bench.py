@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from gemfi import locks
 from gemfi.bench.evaluate import VALIDATION, assembled, evaluate_cell
-from gemfi.bench.grid import RATES, Cell, plan
+from gemfi.bench.grid import MAIN, RATES, Cell, plan
 from gemfi.bench.protocol import Protocol
 from gemfi.bench.records import RecordFile, RunRecord
 from gemfi.bench.shift import shifted_sets
@@ -26,6 +27,7 @@ from gemfi.runs.record import environment
 PROTOCOL: Final = "protocol.json"
 GRID: Final = "grid.json"
 RUNS: Final = "runs"
+_LOCK: Final = ".bench.lock"
 _POLL: Final = 1.0  # seconds between two looks at what other processes have done
 _DIGITS: Final = 6  # of a number in the records
 
@@ -102,7 +104,8 @@ class Bench:
         """Do what is missing; what others are doing is waited for.
 
         Args:
-            only: which cells to do; the learning rates that they wait for are chosen first.
+            only: which cells to do; the learning rates that they wait for are chosen first, and the
+                members of an assembled ensemble are done with it.
             tell: called as runs begin and end.
             progress: a bar for each training: yes, no, or (None) if standard error is a terminal.
         """
@@ -111,7 +114,7 @@ class Bench:
         while True:
             cells = self.plan()
             self._write_grid(cells)
-            wanted = [cell for cell in cells if cell.group == RATES or only(cell)]
+            wanted = _wanted(cells, only)
             todo = self._missing(wanted)
             if not todo:
                 return
@@ -217,8 +220,7 @@ class Bench:
                     f"{_described(there)}, now {_described(here)}; use another folder, or put the "
                     "old data back"
                 )
-        plain = to_json(self.protocol.to_plain(), indent=1)
-        write_atomically(self.folder / PROTOCOL, plain.encode() + b"\n")
+        self._write(PROTOCOL, to_json(self.protocol.to_plain(), indent=1))
 
     def _write_grid(self, cells: list[Cell]) -> None:
         """Group, row, seed and key of every cell, so that a report needs no data."""
@@ -233,7 +235,26 @@ class Bench:
             }
             for cell in cells
         ]
-        write_atomically(self.folder / GRID, to_json(plain, indent=0).encode() + b"\n")
+        self._write(GRID, to_json(plain, indent=0))
+
+    def _write(self, name: str, text: str) -> None:
+        """A file that every process writes: one at a time, as they share its temporary file."""
+        with locks.alone(self.folder / _LOCK, lambda: None):
+            write_atomically(self.folder / name, text.encode() + b"\n")
+
+
+def _wanted(cells: Sequence[Cell], only: Callable[[Cell], bool]) -> list[Cell]:
+    """The cells that were asked for, and those that they wait for."""
+    chosen = [cell for cell in cells if cell.group != RATES and only(cell)]
+    members = {spec.name for cell in chosen for spec in cell.members}
+    methods = {spec.method for cell in chosen for spec in (cell.members or (cell.spec,))}
+    return [
+        cell
+        for cell in cells
+        if (only(cell) and cell.group != RATES)
+        or (cell.group == RATES and cell.spec.method in methods)
+        or (not cell.members and cell.group == MAIN and cell.spec.name in members)
+    ]
 
 
 def _described(split: Mapping[str, Any]) -> str:

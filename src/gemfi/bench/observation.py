@@ -156,7 +156,11 @@ def _compact(values: Tensor) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = values.detach().cpu().numpy()
     if array.dtype == np.uint8:
         return array
-    return array.astype(np.int16 if array.dtype.kind in "iu" else np.float32)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int16)
+    largest = np.finfo(np.float32).max  # some scores of far inputs are beyond it
+    kept: npt.NDArray[Any] = np.clip(array, -largest, largest).astype(np.float32)
+    return kept
 
 
 def named(arrays: Mapping[str, npt.NDArray[Any]], kind: str) -> Arrays:

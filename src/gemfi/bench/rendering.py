@@ -140,10 +140,10 @@ class _Work:
                 self.reasons[label] = str(reason)
                 made.append(Missing(label, entry.title, str(reason)))
                 continue
-            saved = save(figure, self.target / "figures", file_stem(label))
+            saved = save(figure, self.target / "figures", label)
             paths = [str(path.relative_to(self.target)) for path in saved.values()]
             self.files[label] = {"files": paths, "runs": []}
-            png = (self.target / "figures" / f"{file_stem(label)}.png").read_bytes()
+            png = saved["png"].read_bytes()
             made.append(FigureFile(label, entry.title, entry.caption, png))
         for panel, parent in PARENT.items():
             if parent in self.files:

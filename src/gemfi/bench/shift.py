@@ -16,8 +16,6 @@ from gemfi.errors import InputError
 from gemfi.places import data_root
 
 
-
-
 def shifted_sets(task: Task, shift: Shift) -> Iterator[tuple[str, Split]]:
     """Name, such as `fog-3`, and corrupted copy of the first test images, one after the other.
 

@@ -28,7 +28,7 @@ def _progress(results: Results) -> list[str]:
 
 
 def _ledger(findings: Sequence[Finding]) -> list[str]:
-    counts = Counter(each.outcome for each in findings)
+    counts = Counter(str(each.outcome) for each in findings)
     order = ("supported", "refuted", "undecided", "not tested")
     parts = [f"{counts[name]} {name}" for name in order if counts[name]]
     indicative = sum(each.indicative for each in findings)

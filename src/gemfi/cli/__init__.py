@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import tyro
 
 from gemfi._version import __version__
+from gemfi.cli.bench import bench, report
 from gemfi.cli.data import DATA_COMMANDS
 from gemfi.cli.methods import methods
 from gemfi.cli.runs import evaluate, train
@@ -47,6 +48,8 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "demo": demo,
     "train": train,
     "evaluate": evaluate,
+    "bench": bench,
+    "report": report,
     "data": data,
     "methods": methods,
 }

@@ -150,6 +150,7 @@ def detected_by(
 
 
 def detector_facts(detectors: Iterable[Detector]) -> dict[str, Any]:
+    """Detector -> what it needs, its settings, and what fitting it said."""
     return {
         detector.info.name: {
             "needs": detector.needs,

@@ -11,6 +11,7 @@ import difflib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gemfi.errors import InputError
@@ -40,7 +41,7 @@ def from_plain(kind: type[T], mapping: Any, where: str, **overrides: Any) -> T:
     """
     if not isinstance(mapping, Mapping):
         raise InputError(f"{where}: expected a mapping of fields, got {_shown(mapping)}")
-    hints = get_type_hints(kind) | overrides
+    hints = _hints(kind) | overrides
     known = {each.name: each for each in fields(kind) if each.init}  # type: ignore[arg-type]
     for name in mapping:
         if name not in known:
@@ -124,12 +125,20 @@ def _setting(kind: Any, text: str, option: str) -> tuple[str, Any, str]:
     name, value = split_setting(text, option.rstrip())
     hint: Any = kind
     for part in name.split("."):
-        known = get_type_hints(hint) if is_dataclass(hint) else {}
+        known = _hints(hint) if is_dataclass(hint) else {}
         if part not in known:
             owner = getattr(hint, "__name__", str(hint))
             raise InputError(f"{option}{text}: {owner} has no field {part!r}{_hint(part, known)}")
         hint = known[part]
     return name, hint, value
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """The annotations of a dataclass, which take their time to resolve."""
+    return _resolved(kind)
+
+
+_resolved = cache(get_type_hints)
 
 
 def _required(each: Field[Any]) -> bool:

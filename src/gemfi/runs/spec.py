@@ -12,6 +12,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -210,6 +211,7 @@ def _checked(config: T, where: str) -> T:
     return from_plain(type(config), to_plain(config), where)
 
 
+@cache
 def parameters(backbone: str) -> dict[str, tuple[Any, Any]]:
     """Argument of a backbone -> its type and its default."""
     if backbone not in BACKBONES:
