@@ -25,7 +25,6 @@ from gemfi.bench.figures import (
     ORDER,
     PARENT,
     embedding,
-    file_stem,
     pictures,
     save,
     simplex,
@@ -118,11 +117,11 @@ class TestSave:
         assert {name for pair in used for name in pair if name} <= defined
         assert len(defined) >= 2  # a clip and a marker
 
-    def test_a_panel_is_in_the_file_of_its_figure(self) -> None:
-        assert file_stem("tsne-before") == "tsne-fi"
-        assert file_stem("app:lambda") == "app-lambda"
+    def test_a_panel_is_in_the_file_of_its_figure(self, tmp_path: Path) -> None:
+        assert save(self.plot(), tmp_path, "tsne-before")["pdf"] == tmp_path / "tsne-fi.pdf"
+        assert save(self.plot(), tmp_path, "app:lambda")["png"] == tmp_path / "app-lambda.png"
         with pytest.raises(InputError, match="no figure 'fig:arch'; there are: moons-2d, "):
-            file_stem("fig:arch")
+            save(self.plot(), tmp_path, "fig:arch")
 
 
 # -- toys -----------------------------------------------------------------------------------------

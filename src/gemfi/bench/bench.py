@@ -252,7 +252,7 @@ def _wanted(cells: Sequence[Cell], only: Callable[[Cell], bool]) -> list[Cell]:
         cell
         for cell in cells
         if (only(cell) and cell.group != RATES)
-        or (cell.group == RATES and cell.spec.method in methods)
+        or (cell.group == RATES and (cell.spec.method in methods or (not chosen and only(cell))))
         or (not cell.members and cell.group == MAIN and cell.spec.name in members)
     ]
 

@@ -153,7 +153,14 @@ def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) ->
         chosen |= {(group, row)} if row else {(group, each) for each in rows[group]}
     parts = {each.name: each.assembled for each in protocol.contestants if each.assembled}
     chosen |= {(group, parts[row]) for group, row in chosen if row in parts}
-    return lambda cell: not only or cell.group == RATES or (cell.group, cell.row) in chosen
+    methods = {cell.spec.method for cell in cells if (cell.group, cell.row) in chosen}
+
+    def wanted(cell: Cell) -> bool:
+        if cell.group == RATES:
+            return not only or cell.spec.method in methods or (cell.group, cell.row) in chosen
+        return not only or (cell.group, cell.row) in chosen
+
+    return wanted
 
 
 # -- the grid before the work ---------------------------------------------------------------------
