@@ -93,3 +93,15 @@ def test_a_number_that_is_not_defined_is_null(tmp_path: Path) -> None:
     file = RecordFile(tmp_path)
     file.append(record("a", numbers={"nll": float("nan")}), SETS)
     assert file.read()["a"].numbers == {"nll": None}
+
+
+def test_packed_records_are_read_like_the_others(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "bench")
+    file.append(record("b"), SETS)
+    file.append(record("a"), SETS)
+    first = file.pack(tmp_path / "kept").read_bytes()
+    kept = RecordFile(tmp_path / "kept")
+    assert kept.read() == file.read()
+    assert file.pack(tmp_path / "again").read_bytes() == first
+    kept.append(record("c"), SETS)
+    assert set(kept.read()) == {"a", "b", "c"}

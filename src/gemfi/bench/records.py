@@ -4,6 +4,7 @@
 |---|---|
 | `protocol.json` | what is compared |
 | `records.jsonl` | a line a run: configuration, data, environment, durations and every number |
+| `records.jsonl.gz` | the same, packed: in the results that are kept under version control |
 | `arrays/KEY.npz` | the arrays of a run, see `observation.py` |
 | `runs/` | the training of each run, from which it is resumed |
 | `claims/` | locks of the runs that are being done |
@@ -11,6 +12,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -28,6 +30,7 @@ from gemfi.errors import CheckpointError
 from gemfi.files import to_json, write_atomically
 
 RECORDS: Final = "records.jsonl"
+PACKED: Final = "records.jsonl.gz"
 ARRAYS: Final = "arrays"
 _LOCK: Final = ".records.lock"
 
@@ -100,15 +103,31 @@ class RecordFile:
         self.folder, self.path = folder, folder / RECORDS
 
     def read(self) -> dict[str, RunRecord]:
-        """Key -> record."""
-        if not self.path.exists():
-            return {}
-        text = self.path.read_text(encoding="utf-8")
+        """Key -> record; those of a packed file, as `pack` writes it, too."""
         found = {}
-        for number, line in enumerate(text.split("\n")[:-1], start=1):
-            record = RunRecord.read(line, f"{self.path} line {number}")
-            found[record.key] = record
+        for path, text in self._texts():
+            for number, line in enumerate(text.split("\n")[:-1], start=1):
+                record = RunRecord.read(line, f"{path} line {number}")
+                found[record.key] = record
         return found
+
+    def _texts(self) -> Iterator[tuple[Path, str]]:
+        packed = self.folder / PACKED
+        if packed.exists():
+            yield packed, gzip.decompress(packed.read_bytes()).decode()
+        if self.path.exists():
+            yield self.path, self.path.read_text(encoding="utf-8")
+
+    def pack(self, folder: Path) -> Path:
+        """Write every record into one compressed file of another folder, the same bytes each time.
+
+        Args:
+            folder: such as that of results that are kept under version control.
+        """
+        lines = [record.line() for _, record in sorted(self.read().items())]
+        data = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+        write_atomically(folder / PACKED, data)
+        return folder / PACKED
 
     def append(self, record: RunRecord, sets: Sets) -> None:
         """Keep a run: its arrays first, so that a record always has them."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemfi.bench.claims import measures
-from gemfi.bench.claims.ledger import Claim, Test
-from gemfi.bench.claims.settings import FULL
+from gemfi.bench.claims.ledger import FULL, Claim, Test
 from gemfi.bench.claims.tests_of import (
     better_by,
     better_ood,

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from gemfi.bench.results import Results
 from gemfi.bench.statistics import Difference, Outcome, Verdict
 from gemfi.bench.unavailable import Unavailable
+
+FULL: Final = "ablation-full"
+"""GEM-FI with the paper's settings."""
 
 
 @dataclass(frozen=True)

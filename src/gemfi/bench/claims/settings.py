@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
-from gemfi.bench.claims.ledger import Claim, Tests
+from gemfi.bench.claims.ledger import FULL, Claim, Tests
 from gemfi.bench.grid import ABLATION, MAIN
-
-FULL: Final = "ablation-full"
-"""GEM-FI with the paper's settings."""
 
 
 def both(

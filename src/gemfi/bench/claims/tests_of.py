@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gemfi.bench.claims.ledger import Test, Tests
+from gemfi.bench.claims.ledger import FULL, Test, Tests
 from gemfi.bench.grid import MAIN
 from gemfi.bench.records import RunRecord, Sets
 from gemfi.bench.results import Pick, Results, of_set
@@ -275,6 +275,8 @@ _METRICS = {"aupr_id": "AUPR", "aupr_ood": "AUPR (OOD positive)", "auroc": "AURO
 
 def _label(row: str) -> str:
     """A row as people call it."""
+    if row == FULL:
+        return "GEM-FI of the paper"
     name, plus, rest = row.partition("+")
     return method_label(name) + (f" + {rest.upper()}" if plus else "")
 
