@@ -1,7 +1,7 @@
 """Put the records and the rendered tables of a bench under version control: `results/NAME`.
 
 Packed records, grid, protocol, cost, claims, manifest, tables as Markdown, CSV and LaTeX, figures
-as PNG. Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report again.
+as PNG. Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report.
 
     python benchmarks/keep_results.py FOLDER
 """
