@@ -32,6 +32,8 @@ def keep(folder: Path) -> Path:
         if (folder / name).exists():
             shutil.copy(folder / name, target / name)
     for part, endings in _RENDERED:
+        if not (folder / part).is_dir():
+            continue  # not rendered yet
         (target / part).mkdir()
         for path in sorted((folder / part).iterdir()):
             if path.suffix.removeprefix(".") in endings:
@@ -41,7 +43,7 @@ def keep(folder: Path) -> Path:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="of a bench that was rendered")
+    parser.add_argument("folder", type=Path, help="of a bench, rendered or not")
     kept = keep(parser.parse_args().folder)
     size = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
     print(f"{kept.name}: {size / 1e6:.1f} MB")
