@@ -35,15 +35,6 @@ def test_rows_are_those_of_their_group_in_the_order_of_the_grid(tmp_path: Path) 
     assert results.runs("c") == []
 
 
-def test_pairs_are_of_the_seeds_that_both_have(tmp_path: Path) -> None:
-    rows = {
-        (MAIN, "a"): [classified(accuracy=v) for v in (1.0, 2.0, 3.0)],
-        (MAIN, "b"): [classified(accuracy=v) for v in (5.0, 6.0)],
-    }
-    found = made_results(tmp_path, rows).paired("a", "b", of_test("accuracy"))
-    assert found == ([1.0, 2.0], [5.0, 6.0])
-
-
 def test_a_set_that_no_run_saw_is_absent(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "a"): [detected(noise=90.0)]})
     assert results.ood_sets == ["digits-8-9", "noise"]

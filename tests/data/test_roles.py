@@ -265,7 +265,6 @@ REVIEWED = {
     "bench/evaluate.py _shift": "of evaluate_cell",
     "bench/estimate.py paced": "times training steps on train",
     "bench/grid.py plan": "reads the shape of train",
-    "bench/grid.py chosen_rates": "of plan",
     "bench/grid.py _Planner.__init__": "of plan",
     "bench/shift.py shifted_sets": "corrupts test images, which keep their role",
     "bench/shift.py _first": "of shifted_sets",

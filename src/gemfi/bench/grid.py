@@ -105,12 +105,6 @@ def _shared(cell: Cell, known: Mapping[str, Cell]) -> Cell:
     return replace(cell, evaluation=same.evaluation, detectors=same.detectors)
 
 
-def chosen_rates(protocol: Protocol, task: Task, nll: Nll) -> dict[str, float | None]:
-    """Method -> its learning rate, None where it is not known yet; empty if none is chosen."""
-    planner = _Planner(protocol, task, nll)
-    return {name: planner.rate(name) for name in planner.rated()}
-
-
 class _Planner:
     """Makes cells; a class only so that protocol, task and records need not be passed about."""
 

@@ -36,8 +36,3 @@ def detection(inside: Arrays, outside: Arrays) -> dict[str, dict[str, dict[str, 
         }
         for kind in ("score", "detector")
     }
-
-
-def accuracy(arrays: Arrays) -> float:
-    """Of a labelled set without a kept distribution, in percent."""
-    return 100.0 * float((arrays["prediction"] == arrays["label"]).mean())

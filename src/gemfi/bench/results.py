@@ -99,15 +99,6 @@ class Results:
         known = {key: each for key, each in found.items() if each is not None}
         return Value.of(list(known.values()), list(known)) if known else None
 
-    def paired(
-        self, first: str, second: str, pick: Pick, group: str = MAIN
-    ) -> tuple[list[float], list[float]]:
-        """A number of two rows, at the seeds that both have."""
-        one, other = self.by_seed(first, group), self.by_seed(second, group)
-        pairs = [(pick(one[seed]), pick(other[seed])) for seed in one if seed in other]
-        known = [(a, b) for a, b in pairs if a is not None and b is not None]
-        return [a for a, _ in known], [b for _, b in known]
-
     # -- sets -------------------------------------------------------------------------------------
 
     @property
