@@ -210,7 +210,7 @@ def test_features_are_those_of_the_network(root: Path) -> None:
     images = torch.randint(256, (35, 3, 16, 16), dtype=torch.uint8)  # more than a batch
     found = frozen_features(images, root)
     network = pretrained(root).network
-    expected = torch.cat([network(prepare(half, 64)) for half in images.split(18)])
+    expected = torch.cat([network(prepare(half, 96)) for half in images.split(18)])
     assert found.shape == (35, 1280)
     assert found.dtype is torch.float32
     assert not found.requires_grad
@@ -248,7 +248,7 @@ def test_other_images_weights_sizes_and_versions_have_files_of_their_own(
     frozen_features(other, root)
     frozen_features(images[:4], root)
     state = dict(pretrained(root).network.state_dict())
-    for name, value in (("_VERSION", 99), ("SIZE", 96)):
+    for name, value in (("_VERSION", 99), ("SIZE", 64)):
         with monkeypatch.context() as patch:
             patch.setattr(features, name, value)
             frozen_features(images, root)
@@ -378,7 +378,7 @@ def test_there_is_a_bar_only_if_it_is_wanted(root: Path, images: Tensor, capsys:
     [
         (torch.zeros(2, 3, 32, 32), "expected uint8 images"),
         (torch.zeros(2, 1, 28, 28, dtype=torch.uint8), r"expected uint8 images \(N, 3, H, W\)"),
-        (torch.zeros(2, 3, 65, 64, dtype=torch.uint8), "at most 64×64 pixels"),
+        (torch.zeros(2, 3, 97, 64, dtype=torch.uint8), "at most 96×96 pixels"),
         (torch.zeros(0, 3, 32, 32, dtype=torch.uint8), "expected at least one image"),
     ],
 )

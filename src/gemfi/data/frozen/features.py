@@ -25,7 +25,7 @@ from gemfi.errors import InputError
 from gemfi.locks import alone
 from gemfi.places import data_root
 
-SIZE: Final = 64
+SIZE: Final = 96
 """Pixels to which images are enlarged: those of 32 would leave one position at the end."""
 
 FOLDER: Final = Path(".gemfi") / "features"
@@ -44,11 +44,11 @@ def frozen_features(
 ) -> Tensor:
     """The features (N, 1280) of images, float32: from the cache, or computed and put there.
 
-    About 300 images for each second of processor time, and 5 kB each in the cache. A data folder
+    About 130 images for each second of processor time, and 5 kB each in the cache. A data folder
     that may not be written to is used without a cache.
 
     Args:
-        images: uint8 (N, 3, H, W) of at most 64 × 64 pixels, such as `load("cifar10", "test").x`.
+        images: uint8 (N, 3, H, W) of at most 96 × 96 pixels, such as `load("cifar10", "test").x`.
         root: the data folder, with the weights; None for `GEMFI_DATA` or the platform's.
         keep: False to leave no file, as for images that are asked about once.
         name: of the images, for the progress bar.
