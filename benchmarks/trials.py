@@ -33,7 +33,7 @@ from gemfi.methods import METHODS
 from gemfi.methods.gem_config import PAPER_PRESETS
 from gemfi.methods.gem_modules import unit
 from gemfi.model import Model, build_model
-from gemfi.runs.plain import with_settings
+from gemfi.plain import with_settings
 from gemfi.runs.record import environment
 from gemfi.spectral import OFF
 from gemfi.training import TrainConfig, fit

@@ -37,7 +37,7 @@ from gemfi.diagnostics.subject import Subject, ask
 from gemfi.errors import RoleError
 from gemfi.files import to_json
 from gemfi.methods import DAEDLConfig, EDLConfig
-from gemfi.runs.plain import from_plain, to_plain, with_settings
+from gemfi.plain import from_plain, to_plain, with_settings
 from gemfi.training.batches import Features
 
 CLASSES, WIDTH = 3, 6

@@ -23,9 +23,9 @@ from gemfi.errors import CheckpointError, InputError
 from gemfi.files import to_json, write_atomically
 from gemfi.methods.base import DataFacts
 from gemfi.model import Model
+from gemfi.plain import from_plain, to_plain
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
-from gemfi.runs.plain import from_plain, to_plain
 from gemfi.runs.spec import RunSpec
 
 ENDING: Final = ".safetensors"

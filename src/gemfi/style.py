@@ -1,10 +1,12 @@
-"""Colours and names that every figure and report shares; nothing here needs matplotlib.
+"""Colours and names that every figure and report shares; only drawing needs matplotlib.
 
 Colours are those of Okabe and Ito, which readers with a colour deficiency can tell apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 INK, MUTED = "#1f2933", "#5f6b7a"
@@ -102,3 +104,15 @@ def method_label(name: str) -> str:
 def score_label(name: str) -> str:
     """A score in words."""
     return SCORE_LABELS.get(name, name.replace("_", " "))
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The style of every figure, whatever the user's settings are; also a decorator."""
+    import matplotlib as mpl  # noqa: PLC0415 - optional
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        settings: Any = mpl.rcParams  # typed by the names of one release
+        settings.update(RC)
+        yield

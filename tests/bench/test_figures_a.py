@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from gemfi import metrics
+from gemfi import metrics, style
 from gemfi.bench.figures import common, curves, distributions, measured
 from gemfi.bench.figures.common import FAR, ID, NEAR, OTHER
 from gemfi.bench.records import RunRecord
@@ -136,14 +136,14 @@ def placed_texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
         plain(self, renderer)
 
     monkeypatch.setattr(Text, "draw", noted)
-    with common.styled():
+    with style.styled():
         figure.draw_without_rendering()
     return found
 
 
 def png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    with common.styled():
+    with style.styled():
         figure.savefig(buffer, format="png", metadata={"Software": None}, dpi=60)
     return buffer.getvalue()
 

@@ -12,7 +12,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 
 from gemfi.bench.figures import FIGURES, architecture, diagram
-from gemfi.bench.figures.common import styled
 from gemfi.bench.figures.diagram import Arrow, Box, Diagram
 from gemfi.bench.figures.layers import layer_lines, norms_line, power, sample_line, sizes_line
 from gemfi.bench.results import Results
@@ -23,6 +22,7 @@ from gemfi.methods.daedl import DAEDLConfig
 from gemfi.methods.gem import GEM
 from gemfi.model import Model, build_model
 from gemfi.outliers import NONE, VOS
+from gemfi.style import styled
 
 OURS = PRESETS["gem-fi"]
 BARE = replace(OURS, core=False, ebm=False, mix=False, fi_reg=False, rho="none")

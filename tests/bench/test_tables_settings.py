@@ -22,7 +22,7 @@ from gemfi.bench.tables.related import ticks
 from gemfi.bench.unavailable import Unavailable
 from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.methods.gem_presets import preset
-from gemfi.runs.plain import to_plain
+from gemfi.plain import to_plain
 from support.cells import cell
 
 FI, PAPER = PRESETS["gem-fi"], PAPER_PRESETS["gem-fi"]

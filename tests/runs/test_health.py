@@ -11,9 +11,9 @@ from gemfi import Health, diagnose
 from gemfi.data import Role, Split, Task, two_moons
 from gemfi.diagnostics import limits
 from gemfi.errors import CheckpointError
+from gemfi.plain import from_plain
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, SUMMARY
-from gemfi.runs.plain import from_plain
 from gemfi.runs.summary import terminal
 from gemfi.training.folder import LOG
 

@@ -18,10 +18,10 @@ from gemfi.data import Split, Task
 from gemfi.errors import CheckpointError, InputError
 from gemfi.files import to_json, write_atomically
 from gemfi.model import Model
+from gemfi.plain import to_plain
 from gemfi.runs import Run, RunSpec, find_task, train_run
 from gemfi.runs.facts import SplitFacts
 from gemfi.runs.folder import is_finished
-from gemfi.runs.plain import to_plain
 from gemfi.runs.record import environment
 
 PROTOCOL: Final = "protocol.json"

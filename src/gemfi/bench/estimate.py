@@ -22,8 +22,8 @@ from gemfi.data import Task
 from gemfi.detectors import DETECTORS, detector_names
 from gemfi.detectors.base import BATCH
 from gemfi.methods.base import DataFacts
+from gemfi.plain import to_plain
 from gemfi.runs import RunSpec
-from gemfi.runs.plain import to_plain
 from gemfi.training.batches import batches_per_epoch
 
 _STEPS: Final = 3  # timed at most, after one that warms up

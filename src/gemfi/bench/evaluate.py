@@ -19,9 +19,9 @@ from gemfi.errors import InputError
 from gemfi.methods import method
 from gemfi.methods.base import Head
 from gemfi.model import Model
+from gemfi.plain import to_plain
 from gemfi.runs.facts import SplitFacts
 from gemfi.runs.measure import detector_facts, fit_detectors
-from gemfi.runs.plain import to_plain
 from gemfi.runs.spec import RunSpec
 
 TEST, VALIDATION = "test", "validation"

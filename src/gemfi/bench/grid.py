@@ -17,8 +17,8 @@ from typing import Any, Final
 from gemfi.bench.protocol import Contestant, Protocol
 from gemfi.data import Task
 from gemfi.methods import gem_presets, method
+from gemfi.plain import to_plain
 from gemfi.runs import RunSpec, make_spec
-from gemfi.runs.plain import to_plain
 
 FORMAT: Final = 1
 """Of what a run keeps; a change of it makes every run be evaluated again."""

@@ -33,8 +33,8 @@ from gemfi.files import to_json, write_atomically
 from gemfi.methods import PAPER_PRESETS, PRESETS
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
+from gemfi.plain import to_plain
 from gemfi.runs import RunSpec, make_spec
-from gemfi.runs.plain import to_plain
 from gemfi.runs.record import environment
 from gemfi.scores import SCORES
 from gemfi.training.optimizer import make_optimizer

@@ -20,8 +20,8 @@ from gemfi.detectors import detector_names
 from gemfi.errors import InputError
 from gemfi.methods import method
 from gemfi.outliers import Kind
+from gemfi.plain import from_plain, to_plain
 from gemfi.runs import OwnData
-from gemfi.runs.plain import from_plain, to_plain
 from gemfi.training import TrainConfig
 
 SEEDS: Final = (0, 1, 2, 3, 42)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gemfi.demo.runner import Run
 from gemfi.demo.table import datasets
 from gemfi.errors import InputError
-from gemfi.style import DPI, RC
+from gemfi.style import DPI, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,8 +31,6 @@ def require_matplotlib() -> None:
 def draw_figures(runs: Sequence[Run]) -> dict[str, bytes]:
     """Name -> PNG of each figure whose data set was run; the same runs give the same bytes."""
     require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - optional
-
     from gemfi.demo import figures_digits, figures_toys  # noqa: PLC0415 - they need matplotlib
 
     drawings = {  # figure -> data set, drawing
@@ -42,10 +40,7 @@ def draw_figures(runs: Sequence[Run]) -> dict[str, bytes]:
         "histograms": ("digits", figures_digits.histograms),
     }
     chosen = datasets(runs)
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        settings: Any = mpl.rcParams  # typed by the names of one release
-        settings.update(RC)
+    with styled():
         return {
             name: _png(draw(chosen[dataset]))
             for name, (dataset, draw) in drawings.items()

@@ -19,7 +19,7 @@ from gemfi.data import TASKS, Task
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.methods import PRESETS
 from gemfi.model import Model
-from gemfi.runs.plain import to_plain
+from gemfi.plain import to_plain
 from gemfi.runs.spec import RunSpec
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig, fit

@@ -14,8 +14,8 @@ from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, PAPER_PRESETS, gem_presets, method
 from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
+from gemfi.plain import parse, split_setting, with_settings
 from gemfi.recipes import Recipe, own_recipe
-from gemfi.runs.plain import parse, split_setting, with_settings
 from gemfi.runs.spec import OwnData, RunSpec, find_task, parameters
 from gemfi.training import TrainConfig
 

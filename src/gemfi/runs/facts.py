@@ -8,7 +8,7 @@ from gemfi.data import Split, Task
 from gemfi.differences import described, differences
 from gemfi.errors import CheckpointError, InputError
 from gemfi.normalisation import Normalisation
-from gemfi.runs.plain import to_plain
+from gemfi.plain import to_plain
 from gemfi.runs.spec import RunSpec
 from gemfi.training.fingerprint import data_digest
 

@@ -26,8 +26,8 @@ from gemfi.errors import CheckpointError, InputError
 from gemfi.files import to_json, write_atomically
 from gemfi.methods.base import DataFacts
 from gemfi.model import Model
+from gemfi.plain import decode, from_plain, to_plain
 from gemfi.runs.facts import TaskFacts
-from gemfi.runs.plain import decode, from_plain, to_plain
 from gemfi.runs.record import Environment, environment
 from gemfi.runs.sections import check_section
 from gemfi.runs.spec import RunSpec

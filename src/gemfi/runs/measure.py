@@ -16,8 +16,8 @@ from gemfi.detectors import ALL, DETECTORS, Detector, Observed, detector_names, 
 from gemfi.detectors.base import BATCH
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.plain import to_plain
 from gemfi.runs.facts import SplitFacts
-from gemfi.runs.plain import to_plain
 
 
 def measure(

@@ -26,7 +26,7 @@ from gemfi.methods import GEMConfig, method
 from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
 from gemfi.outliers import NONE
-from gemfi.runs.plain import decode, from_plain, to_plain
+from gemfi.plain import decode, from_plain, to_plain
 from gemfi.spectral import SOFT, Spectral
 from gemfi.training import TrainConfig
 

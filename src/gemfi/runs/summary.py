@@ -7,8 +7,8 @@ from typing import Any
 
 from gemfi.diagnostics import Health
 from gemfi.errors import CheckpointError, InputError
+from gemfi.plain import from_plain
 from gemfi.runs.folder import FILES, METRICS, Record, Run
-from gemfi.runs.plain import from_plain
 from gemfi.runs.sections import CLASSIFICATION, DETECTION
 from gemfi.runs.text import (
     CONVENTIONS,

@@ -14,6 +14,7 @@ from gemfi.data.registry.tasks import AGAINST
 from gemfi.detectors import detector_names
 from gemfi.diagnostics import diagnose
 from gemfi.files import to_json, write_atomically
+from gemfi.plain import to_plain
 from gemfi.runs.folder import (
     METRICS,
     SUMMARY,
@@ -25,7 +26,6 @@ from gemfi.runs.folder import (
     require_run_folder,
 )
 from gemfi.runs.measure import fit_detectors, measure
-from gemfi.runs.plain import to_plain
 from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
 from gemfi.training import fit

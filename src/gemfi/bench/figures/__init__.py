@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from gemfi.bench.figures.architecture import ARCHITECTURE_FIGURES
-from gemfi.bench.figures.common import FigureEntry, styled
+from gemfi.bench.figures.common import FigureEntry
 from gemfi.bench.figures.embedding import EMBEDDING_FIGURES
 from gemfi.bench.figures.measured import FIGURES_A
 from gemfi.bench.figures.simplex import SIMPLEX_FIGURES
@@ -20,6 +20,7 @@ from gemfi.bench.figures.toys import TOY_FIGURES
 from gemfi.bench.manifest import file_stem
 from gemfi.errors import InputError
 from gemfi.files import write_atomically
+from gemfi.style import styled
 
 ORDER: Final = (
     "moons-2d", "moons-toy-1d", "arch", "prroc", "dirichlet-comp", "tsne-fi", "pr-curves",

@@ -12,7 +12,7 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from gemfi.bench.evaluate import VALIDATION
-from gemfi.bench.figures.common import FigureEntry, styled
+from gemfi.bench.figures.common import FigureEntry
 from gemfi.bench.figures.diagram import Arrow, Box, Diagram, Kind, draw_diagrams
 from gemfi.bench.figures.layers import layer_lines, norms_line, power, sample_line, sizes_line
 from gemfi.bench.grid import MAIN
@@ -26,7 +26,7 @@ from gemfi.methods.gem_config import Space
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
 from gemfi.runs import RunSpec, find_task
-from gemfi.style import method_label, score_label
+from gemfi.style import method_label, score_label, styled
 
 _INPUT, _BACKBONE, _FEATURES, _MODULE, _SIGNAL, _BELIEF, _OUTPUT = range(7)  # columns
 

@@ -22,12 +22,11 @@ from gemfi.bench.figures.common import (
     leading_rows,
     needed,
     spread,
-    styled,
 )
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.metrics import Bools, Floats
-from gemfi.style import INK, MUTED
+from gemfi.style import INK, MUTED, styled
 
 BINS: Final = 15
 """Of the diagrams, as in the ECE of the tables."""

@@ -6,8 +6,7 @@ This module imports without matplotlib; the modules that draw need it.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,7 @@ from gemfi.bench.results import Results
 from gemfi.bench.table import Value
 from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
-from gemfi.style import INK, MUTED, RC, SET_COLORS, method_color, method_label
+from gemfi.style import INK, MUTED, SET_COLORS, method_color, method_label, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,18 +61,6 @@ class FigureEntry:
     title: str
     caption: str
     draw: Draw
-
-
-@contextmanager
-def styled() -> Iterator[None]:
-    """The style of every figure, whatever the user's settings are; also a decorator."""
-    import matplotlib as mpl  # noqa: PLC0415 - optional
-
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        settings: Any = mpl.rcParams  # typed by the names of one release
-        settings.update(RC)
-        yield
 
 
 # -- runs -----------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from gemfi.bench.figures.common import (
     quantile_limits,
     set_groups,
     shown_row,
-    styled,
 )
 from gemfi.bench.figures.distributions import LEAST, log_axis, power_text
 from gemfi.bench.observation import constant
@@ -36,6 +35,7 @@ from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
+from gemfi.style import styled
 
 SHOWN_MIXES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Those of the paper's panels."""

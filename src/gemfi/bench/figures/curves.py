@@ -25,13 +25,12 @@ from gemfi.bench.figures.common import (
     panel_title,
     pooled,
     spread,
-    styled,
 )
 from gemfi.bench.observation import constant
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results, of_set
 from gemfi.metrics import Floats
-from gemfi.style import MUTED, score_label
+from gemfi.style import MUTED, score_label, styled
 
 Kind = Literal["pr", "roc"]
 

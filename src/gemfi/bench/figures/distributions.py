@@ -29,13 +29,12 @@ from gemfi.bench.figures.common import (
     set_groups,
     shown_row,
     shown_rows,
-    styled,
 )
 from gemfi.bench.observation import constant
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
-from gemfi.style import MUTED, score_label
+from gemfi.style import MUTED, score_label, styled
 
 HISTOGRAMS: Final = ("max_prob", "entropy", "mutual_information")
 BOXES: Final = ("max_prob", "entropy", "mutual_information", "evidence")

@@ -30,14 +30,13 @@ from gemfi.bench.figures.common import (
     ood_groups,
     panel_title,
     shown_row,
-    styled,
 )
 from gemfi.bench.figures.simplex import class_names
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
-from gemfi.style import MUTED, method_label
+from gemfi.style import MUTED, method_label, styled
 
 PERPLEXITY: Final = 30
 NEIGHBOURS: Final = 10

@@ -24,12 +24,12 @@ from gemfi.bench.figures.common import (
     panel_title,
     quantile_limits,
     shown_row,
-    styled,
 )
 from gemfi.bench.figures.distributions import LEAST, log_axis
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.metrics import Floats
+from gemfi.style import styled
 
 MOST: Final = 400
 """Points of a set that are drawn."""

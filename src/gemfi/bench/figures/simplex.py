@@ -29,7 +29,6 @@ from gemfi.bench.figures.common import (
     Shown,
     noting_absent,
     shown_rows,
-    styled,
 )
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
@@ -37,7 +36,7 @@ from gemfi.bench.unavailable import Unavailable
 from gemfi.data.registry.load import data_set
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
-from gemfi.style import INK, MUTED, method_label
+from gemfi.style import INK, MUTED, method_label, styled
 
 _TEST: Final = "test"
 _TINY: Final = float(np.finfo(np.float64).tiny)

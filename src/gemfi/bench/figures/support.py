@@ -28,13 +28,13 @@ from gemfi.bench.figures.common import (
     pooled,
     set_groups,
     shown_rows,
-    styled,
 )
 from gemfi.bench.observation import NEIGHBOUR
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
+from gemfi.style import styled
 
 SHOWN_METHODS: Final = ("edl", "daedl", "gem-core", "gem-mix", "gem-fi")
 BINS: Final = 10

@@ -8,12 +8,12 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from gemfi.bench.figures.common import TEXT, FigureEntry, panel_title, styled
+from gemfi.bench.figures.common import TEXT, FigureEntry, panel_title
 from gemfi.bench.results import Results
 from gemfi.bench.toys import LINE, MOONS, toy_plans, trained_toys
 from gemfi.demo import figures_toys
 from gemfi.demo.runner import Run, judged
-from gemfi.style import KEPT
+from gemfi.style import KEPT, styled
 
 _LINE_SIZE: Final = (TEXT, 5.4)
 

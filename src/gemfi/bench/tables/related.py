@@ -11,7 +11,7 @@ from gemfi.bench.table import Column, Row, Table
 from gemfi.bench.tables.common import Origin, setting
 from gemfi.methods import METHODS, PRESETS
 from gemfi.methods.gem_presets import preset
-from gemfi.runs.plain import to_plain
+from gemfi.plain import to_plain
 from gemfi.style import method_label
 
 _PAPER: Final = {

@@ -11,7 +11,7 @@ import pytest
 
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig
-from gemfi.runs.plain import decode, from_plain, to_plain, with_settings
+from gemfi.plain import decode, from_plain, to_plain, with_settings
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""Conformal p-values: where a score lies among those of calibration data, exactly, for any n."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from gemfi import checks
+from gemfi.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Scores of calibration data, in groups if p-values are to hold within each group.
+
+    p = (1 + #{reference scores ≥ s}) / (n + 1). Of an input that is exchangeable with the n of its
+    group, P(p ≤ α) ≤ α for every α, whatever the score and its distribution.
+
+    Attributes:
+        groups: one sorted array, or one for each predicted class.
+    """
+
+    groups: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, scores: Floats, labels: Ints | None = None, num_classes: int = 0) -> Reference:
+        """From scores (n,); with predicted labels, a group for each of the classes."""
+        values = checked_scores(scores, "calibration scores")
+        if labels is None:
+            return cls((np.sort(values),))
+        return cls(tuple(np.sort(values[labels == each]) for each in range(num_classes)))
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether there is a group for each predicted class."""
+        return len(self.groups) > 1
+
+    def p_values(self, scores: Floats, labels: Ints) -> Floats:
+        """P-values (N,) of scores with predicted labels."""
+        values = checked_scores(scores, "scores")
+        if not self.is_conditional:
+            return _p_values(self.groups[0], values)
+        found = np.empty(len(values))
+        for each, group in enumerate(self.groups):
+            rows = labels == each
+            found[rows] = _p_values(group, values[rows])
+        return found
+
+    def require_level(self, level: float, names: Sequence[str] | None = None) -> None:
+        """Refuse a level that the calibration data are too few for: nothing could reach it."""
+        needed = least_samples(level)
+        few = [each for each, group in enumerate(self.groups) if len(group) < needed]
+        if not few:
+            return
+        least = 1 / (min(len(group) for group in self.groups) + 1)
+        if not self.is_conditional:
+            raise InputError(
+                f"a false-alarm rate of {level:g} needs {needed} or more calibration samples, but "
+                f"this stage has {len(self.groups[0])}: give more, or a rate of {least:.3g} or more"
+            )
+        shown = ", ".join(str(each) if names is None else names[each] for each in few[:5])
+        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+        raise InputError(
+            f"a false-alarm rate of {level:g} in each class needs at least {needed} calibration "
+            f"samples of each predicted class, but these have fewer: {shown}{more}. Give more, a "
+            "higher rate, or conditional=False"
+        )
+
+    def rate_interval(self, level: float, mass: float = 0.9) -> tuple[float, float]:
+        """Where the false-alarm rate of this very reference lies, with probability `mass`.
+
+        The level holds on average over calibration sets; of one set it is Beta distributed. With
+        groups, of the smallest group.
+        """
+        n = min(len(group) for group in self.groups)
+        rank = math.floor(level * (n + 1) + 1e-9)
+        if rank == 0:
+            return 0.0, 0.0
+        tail = (1 - mass) / 2
+        low, high = stats.beta.ppf([tail, 1 - tail], rank, n + 1 - rank)
+        return float(low), float(high)
+
+
+def least_samples(level: float) -> int:
+    """The fewest calibration samples with which a p-value can be as small as `level`."""
+    checks.number("false_alarm", level, above=0, below=1)
+    return max(1, math.ceil(1 / level - 1 - 1e-9))
+
+
+def checked_scores(scores: Floats, what: str) -> Floats:
+    """Scores (N,) as float64; NaN has no rank."""
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1:
+        raise InputError(f"{what} must have shape (N,), got {values.shape}")
+    bad = np.isnan(values)
+    if bad.any():
+        raise InputError(f"{what} must be numbers: number {int(bad.argmax())} is NaN")
+    return values
+
+
+def _p_values(reference: Floats, scores: Floats) -> Floats:
+    at_least = len(reference) - np.searchsorted(reference, scores, side="left")
+    return (1 + at_least) / (len(reference) + 1)

@@ -1,0 +1,127 @@
+"""Goal: what a policy is to achieve, in the words of the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gemfi import checks
+from gemfi.errors import InputError
+
+_DEFAULT_LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What mistakes cost, in any unit; the least expected cost decides.
+
+    | | accept | abstain | unfamiliar |
+    |---|---|---|---|
+    | known, label right | 0 | abstain | abstain |
+    | known, label wrong | error | abstain | abstain |
+    | unfamiliar | unfamiliar | abstain | 0 |
+
+    Attributes:
+        error: a wrong label that is used.
+        unfamiliar: an unfamiliar input whose label is used.
+        abstain: somebody has to look at an input.
+        prevalence: share of unfamiliar inputs that is expected.
+    """
+
+    error: float = 1.0
+    unfamiliar: float = 1.0
+    abstain: float = 0.1
+    prevalence: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("error", "unfamiliar", "abstain"):
+            checks.number(f"costs.{name}", getattr(self, name), 0)
+        checks.number("costs.prevalence", self.prevalence, 0, below=1)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a policy is to achieve. By default a false-alarm rate of 5 %.
+
+    Unfamiliar inputs are found by `false_alarm`, `youden` or `costs`; which of the familiar ones
+    are accepted is decided by `risk`, `coverage` or `costs`, and without any of them all are.
+
+    Attributes:
+        false_alarm: share of known inputs that may be called unfamiliar.
+        risk: largest error rate among the accepted.
+        delta: probability with which the bound on the risk may fail.
+        coverage: share of the familiar inputs that is accepted at least.
+        youden: take the level at which detection minus false alarms is largest on OOD-validation
+            data.
+        costs: what mistakes cost; it needs OOD-validation data, too.
+    """
+
+    false_alarm: float | None = None
+    risk: float | None = None
+    delta: float = 0.1
+    coverage: float | None = None
+    youden: bool = False
+    costs: Costs | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("false_alarm", "risk", "coverage"):
+            if getattr(self, name) is not None:
+                checks.number(name, getattr(self, name), above=0, below=1)
+        checks.number("delta", self.delta, above=0, below=1)
+        first = [name for name in ("false_alarm", "youden", "costs") if getattr(self, name)]
+        second = [name for name in ("risk", "coverage", "costs") if getattr(self, name)]
+        for names in (first, second):
+            if len(names) > 1:
+                raise InputError(f"a policy has one goal a stage: give {' or '.join(names)}")
+        if not first:
+            object.__setattr__(self, "false_alarm", _DEFAULT_LEVEL)
+
+    @property
+    def needs_ood(self) -> bool:
+        """Whether OOD-validation data take part."""
+        return self.youden or self.costs is not None
+
+    @classmethod
+    def parse(cls, text: str) -> Goal:
+        """A goal from a text such as `false_alarm=0.05,risk=0.02,delta=0.1` or `youden`.
+
+        Costs are `error=1,unfamiliar=5,abstain=0.1,prevalence=0.02`.
+        """
+        costs = {each.name for each in fields(Costs)}
+        plain = {each.name for each in fields(cls)} - {"costs", "youden"}
+        given: dict[str, Any] = {}
+        for part in text.split(","):
+            name, equals, value = (each.strip() for each in part.partition("="))
+            if name == "youden" and not equals:
+                given[name] = True
+                continue
+            if name not in costs | plain:
+                known = ", ".join(sorted(plain | {"youden"})), ", ".join(sorted(costs))
+                raise InputError(
+                    f"policy {text!r}: unknown {name!r}; known: {known[0]}, or the costs {known[1]}"
+                )
+            if name in given:
+                raise InputError(f"policy {text!r}: {name} is given twice")
+            given[name] = _number(text, name, value)
+        cost = {name: given.pop(name) for name in costs & given.keys()}
+        return cls(**given, costs=Costs(**cost) if cost else None)
+
+    def __str__(self) -> str:
+        if self.costs is not None:
+            parts = [f"{each.name}={getattr(self.costs, each.name):g}" for each in fields(Costs)]
+            return ",".join(parts)
+        parts = ["youden"] if self.youden else [f"false_alarm={self.false_alarm:g}"]
+        if self.risk is not None:
+            parts += [f"risk={self.risk:g}", f"delta={self.delta:g}"]
+        if self.coverage is not None:
+            parts.append(f"coverage={self.coverage:g}")
+        return ",".join(parts)
+
+
+def _number(text: str, name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(
+            f"policy {text!r}: {name} must be a number, such as {name}=0.05, got {value!r}"
+        ) from None

@@ -1,0 +1,83 @@
+"""What a policy reads of a belief."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi.belief import Belief
+from gemfi.data import Split
+from gemfi.errors import InputError
+from gemfi.scores import SCORES
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a policy reads of beliefs on N inputs.
+
+    Attributes:
+        score: (N,) how unfamiliar each input is; only the order counts.
+        doubt: (N,) how uncertain its label is; likewise.
+        label: (N,) predicted classes.
+        confidence: (N,) their probabilities.
+        wrong: (N,) whether the label is wrong, where it is known.
+    """
+
+    score: Floats
+    doubt: Floats
+    label: npt.NDArray[np.int64]
+    confidence: Floats
+    wrong: Bools | None = None
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def __getitem__(self, rows: npt.NDArray[Any]) -> Observed:
+        return Observed(
+            self.score[rows],
+            self.doubt[rows],
+            self.label[rows],
+            self.confidence[rows],
+            None if self.wrong is None else self.wrong[rows],
+        )
+
+
+def observe(belief: Belief, score: str, doubt: str, labelled: Split | None = None) -> Observed:
+    """The two scores, the labels and their probabilities; with labelled data, which are wrong.
+
+    Args:
+        belief: as `model.predict` returns it.
+        score: name of the score of unfamiliarity: in `SCORES`, or of a detector in `extra`.
+        doubt: name of the score of doubt, likewise.
+        labelled: the inputs with their classes.
+    """
+    log_probs = belief.log_probs()
+    top = log_probs.max(dim=1)
+    label = top.indices.numpy(force=True)
+    wrong = None if labelled is None else label != labelled.labels.numpy(force=True)
+    confidence = top.values.exp().numpy(force=True).astype(np.float64)
+    return Observed(_score(belief, score), _score(belief, doubt), label, confidence, wrong)
+
+
+def known_errors(observed: Observed) -> Bools:
+    """Which labels are wrong, of labelled data."""
+    if observed.wrong is None:
+        raise InputError("this needs to know which labels are wrong: observe labelled data")
+    return observed.wrong
+
+
+def _score(belief: Belief, name: str) -> Floats:
+    if name in belief.extra:
+        values = belief.extra[name]
+    elif name in SCORES:
+        values = SCORES[name](belief)
+    else:
+        known = ", ".join([*SCORES, *belief.extra])
+        raise InputError(f"unknown score {name!r}; known: {known}")
+    return values.numpy(force=True).astype(np.float64)

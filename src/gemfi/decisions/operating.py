@@ -1,0 +1,186 @@
+"""What there is to choose from: errors and abstentions, false alarms and detection, drawn.
+
+A picture to choose an operating point by. What it shows is not what a policy promises: the promise
+comes from data that did not choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemfi import metrics
+from gemfi.data import Role, Split, require_role, require_use
+from gemfi.decisions.describe import label
+from gemfi.decisions.observed import Floats, Observed, known_errors, observe
+from gemfi.errors import InputError
+from gemfi.model import Model
+from gemfi.style import INK, MUTED, SET_COLORS, method_color, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gemfi.decisions.policy import Policy
+
+_OOD_COLORS = (SET_COLORS["near OOD"], SET_COLORS["far OOD"], "#009e73", "#56b4e9")
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoints:
+    """Two curves of a model on calibration data.
+
+    Attributes:
+        coverage: (n,) share of the inputs that are accepted, the most certain first.
+        risk: (n,) error rate among them.
+        aurc: area under that curve, percent; lower is better.
+        false_alarm: (n + 1,) levels of the first stage.
+        detection: for each OOD-validation set, the share that is called unfamiliar at each level.
+        method: of the model.
+        score: of the first stage.
+        doubt: of the second.
+    """
+
+    coverage: Floats
+    risk: Floats
+    aurc: float
+    false_alarm: Floats
+    detection: Mapping[str, Floats]
+    method: str
+    score: str
+    doubt: str
+
+    def risk_at(self, coverage: float) -> float:
+        """The error rate among the most certain share of the inputs."""
+        if not 0 < coverage <= 1:
+            raise InputError(f"coverage must be above 0 and at most 1, got {coverage}")
+        return float(self.risk[math.ceil(coverage * len(self.risk) - 1e-9) - 1])
+
+
+def operating_points(
+    model: Model,
+    calibration: Split,
+    ood_validation: Mapping[str, Split] | None = None,
+    *,
+    score: str | None = None,
+    doubt: str = "max_prob",
+) -> OperatingPoints:
+    """The curves of a model, to choose a policy by.
+
+    Args:
+        model: a trained model.
+        calibration: a labelled split of role calibration.
+        ood_validation: named sets of role ood-validation.
+        score: of the first stage; None for the method's epistemic score.
+        doubt: of the second stage.
+    """
+    require_use(calibration, "policy")
+    for split in (ood_validation or {}).values():
+        require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
+    name = score or model.head.named_scores["epistemic"]
+    known = observe(model.predict(calibration), name, doubt, calibration)
+    unknown = {
+        each: observe(model.predict(split), name, doubt)
+        for each, split in (ood_validation or {}).items()
+    }
+    wrong = known_errors(known)
+    curve = metrics.risk_coverage(known.doubt, wrong)
+    levels, detection = _detection(known, unknown)
+    return OperatingPoints(
+        curve.x,
+        curve.y,
+        metrics.aurc(known.doubt, wrong),
+        levels,
+        detection,
+        model.head.info.name,
+        name,
+        doubt,
+    )
+
+
+@styled()
+def plot_operating_points(
+    points: OperatingPoints, policy: Policy | None = None, path: Path | str | None = None
+) -> Figure:
+    """Risk against coverage, and detection against false alarms, with a policy marked.
+
+    Args:
+        points: of a model.
+        policy: its place is marked.
+        path: also write the figure there; the ending names the format.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 - optional
+
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_risk(left, points, policy)
+    _draw_detection(right, points, policy)
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def _detection(
+    known: Observed, unknown: Mapping[str, Observed]
+) -> tuple[Floats, dict[str, Floats]]:
+    """The levels k/(n + 1), and how much of each set has a p-value up to each of them."""
+    n = len(known)
+    ordered = np.sort(known.score)
+    levels = np.arange(n + 1) / (n + 1)
+    found = {}
+    for name, each in unknown.items():
+        p = (1 + n - np.searchsorted(ordered, each.score, side="left")) / (n + 1)
+        found[name] = np.searchsorted(np.sort(p), levels + 1e-12, side="right") / len(p)
+    return levels, found
+
+
+def _draw_risk(axes: Axes, points: OperatingPoints, policy: Policy | None) -> None:
+    color = method_color(points.method)
+    axes.plot(100 * points.coverage, 100 * points.risk, color=color, lw=1.6)
+    axes.fill_between(100 * points.coverage, 100 * points.risk, color=color, alpha=0.12, lw=0)
+    axes.set(xlabel="accepted, %", ylabel="wrong among accepted, %", xlim=(0, 100))
+    axes.set_ylim(0, max(1e-3, 115 * float(points.risk[len(points.risk) // 20 :].max())))
+    axes.set_title(f"Which labels to use (AURC {points.aurc:.2g} %)", loc="left")
+    if policy is not None and "coverage" in policy.facts:
+        x, y = 100 * policy.facts["coverage"], 100 * policy.facts["error"]
+        axes.plot([x], [y], "o", color=INK, ms=5, zorder=3)
+        axes.annotate(
+            f"policy: {x:.0f} % accepted\n{y:.2g} % wrong",
+            (x, y),
+            xytext=(-8, 12),
+            textcoords="offset points",
+            ha="right",
+        )
+
+
+def _draw_detection(axes: Axes, points: OperatingPoints, policy: Policy | None) -> None:
+    least = 1 / len(points.false_alarm)
+    for (name, found), color in zip(points.detection.items(), _OOD_COLORS * 9, strict=False):
+        axes.step(
+            100 * points.false_alarm, 100 * found, where="post", color=color, lw=1.6, label=name
+        )
+    axes.set(xscale="log", xlim=(100 * least, 100), ylim=(0, 102))
+    by = label(points.score)
+    axes.set(xlabel=f"false alarms by {by}, % of known inputs", ylabel="called unfamiliar, %")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_title("Which inputs are unfamiliar", loc="left")
+    if points.detection:
+        axes.legend(loc="lower right")
+    else:
+        axes.text(
+            0.5, 0.5, "give ood_validation= to see\nwhat each level detects", ha="center",
+            va="center", transform=axes.transAxes, color=MUTED,
+        )  # fmt: skip
+    if policy is not None and policy.level > 0:
+        axes.axvline(100 * policy.level, color=INK, lw=1, ls=(0, (3, 2)))
+        axes.annotate(
+            f"{policy.level:.2g}",
+            (100 * policy.level, 4),
+            xytext=(3, 0),
+            textcoords="offset points",
+        )

@@ -1,0 +1,323 @@
+"""Policy: from a belief to a decision, with guarantees that come from calibration data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi.belief import Belief
+from gemfi.data import Role, Split, require_role, require_use
+from gemfi.decisions import choice, selection
+from gemfi.decisions.conformal import Reference
+from gemfi.decisions.decision import Decisions, Verdict
+from gemfi.decisions.describe import describe
+from gemfi.decisions.goal import Costs, Goal
+from gemfi.decisions.observed import Observed, known_errors, observe
+from gemfi.errors import InputError
+from gemfi.model import Model
+from gemfi.plain import from_plain, to_plain
+
+Floats = npt.NDArray[np.float64]
+
+_PARTITION = 7_031_977  # so that a caller's own generator of the same seed draws otherwise
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """Accept, abstain or unfamiliar, by two stages that were fitted on independent data.
+
+    First the conformal p-value of the score: an input is unfamiliar if it is at most `level`. Then,
+    of the rest, the label is accepted if its doubt is at most `threshold`.
+
+        >>> policy = Policy.fit(model, task.calibration, false_alarm=0.05, risk=0.02)
+        >>> policy(model.predict(images))[0]
+        Decision(verdict=<Verdict.ACCEPT: 0>, label=7, confidence=0.998, p_value=0.61)
+
+    What is promised is promised of inputs that are exchangeable with the calibration data, and of
+    nothing else: see `docs/decisions.md`.
+
+    Attributes:
+        score: name of the score of the first stage.
+        doubt: name of the score of the second.
+        reference: calibration scores of the first stage.
+        level: p-values up to it are unfamiliar.
+        threshold: doubts up to it are accepted.
+        goal: what it was fitted for.
+        facts: what calibration data that chose nothing say: rates, bounds and counts.
+        class_names: of the labels.
+    """
+
+    score: str
+    doubt: str
+    reference: Reference
+    level: float
+    threshold: float
+    goal: Goal
+    facts: Mapping[str, float] = field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        model: Model,
+        calibration: Split,
+        goal: Goal | str | None = None,
+        *,
+        ood_validation: Mapping[str, Split] | Split | None = None,
+        score: str | None = None,
+        doubt: str = "max_prob",
+        conditional: bool = False,
+        seed: int = 0,
+        **goals: Any,
+    ) -> Policy:
+        """A policy of a trained model.
+
+        Args:
+            model: a trained model.
+            calibration: a labelled split of role calibration, which nothing else has seen.
+            goal: a `Goal`, or a text as `Goal.parse` reads it; or give its fields by name, such
+                as `false_alarm=0.05, risk=0.02`.
+            ood_validation: sets of role ood-validation, for `youden` and `costs`; they are pooled.
+            score: of the first stage, a name in `SCORES` or of a detector in the belief's `extra`;
+                None for the method's epistemic score.
+            doubt: of the second stage, likewise.
+            conditional: p-values within each predicted class (Mondrian), so that the false-alarm
+                rate holds in each of them.
+            seed: of the random partition of the calibration data.
+            goals: fields of `Goal`.
+        """
+        wanted = _goal(goal, goals)
+        require_use(calibration, "policy")
+        name = score or model.head.named_scores["epistemic"]
+        observed = observe(model.predict(calibration), name, doubt, calibration)
+        unknown = _ood(model, wanted, ood_validation, name, doubt)
+        names = calibration.class_names
+        classes = model.head.num_classes if conditional else None
+        policy = cls.from_observed(
+            observed, wanted, ood_validation=unknown, num_classes=classes, seed=seed, names=names
+        )
+        return replace(policy, score=name, doubt=doubt, class_names=names)
+
+    @classmethod
+    def from_observed(
+        cls,
+        observed: Observed,
+        goal: Goal,
+        *,
+        ood_validation: Sequence[Observed] = (),
+        num_classes: int | None = None,
+        seed: int = 0,
+        names: Sequence[str] | None = None,
+    ) -> Policy:
+        """A policy from what was observed of calibration data, without a model.
+
+        Args:
+            observed: with `wrong`.
+            goal: what it is to achieve.
+            ood_validation: observed of each OOD-validation set.
+            num_classes: for p-values within each predicted class; None for one reference.
+            seed: of the random partition.
+            names: of the classes, for messages.
+        """
+        known_errors(observed)
+        if goal.needs_ood and not ood_validation:
+            raise InputError(
+                "youden and costs need OOD-validation data: give ood_validation=, or a "
+                "false_alarm= rate, which needs none"
+            )
+        parts = _parts(observed, _needed_parts(goal), seed)
+        labels = None if num_classes is None else parts[0].label
+        reference = Reference.of(parts[0].score, labels, num_classes or 0)
+        policy = cls("score", "doubt", reference, 0.0, math.inf, goal)
+        if goal.costs is not None:
+            return policy._by_costs(goal.costs, parts, ood_validation)
+        if goal.youden:
+            level = policy._youden(parts[1], ood_validation)
+            parts = [parts[0], *parts[2:]]
+        else:
+            level = float(goal.false_alarm or 0.0)
+        reference.require_level(level, names)
+        return replace(policy, level=level)._with_threshold(goal, parts)
+
+    def __call__(self, belief: Belief) -> Decisions:
+        """Decisions on the inputs of a belief, as `model.predict` returns it."""
+        return self.decide(observe(belief, self.score, self.doubt))
+
+    def decide(self, observed: Observed) -> Decisions:
+        """Decisions on what was observed."""
+        p = self.reference.p_values(observed.score, observed.label)
+        verdict = np.where(observed.doubt <= self.threshold, Verdict.ACCEPT, Verdict.ABSTAIN)
+        verdict = np.where(p <= self.level, Verdict.UNFAMILIAR, verdict).astype(np.int8)
+        return Decisions(verdict, observed.label, observed.confidence, p)
+
+    def at(self, level: float) -> Policy:
+        """The same with another false-alarm rate; a bound on the risk holds no longer then."""
+        self.reference.require_level(level, self.class_names)
+        facts = _rates(self.reference, level)
+        return replace(self, level=level, goal=Goal(false_alarm=level), facts=facts)
+
+    def summary(self) -> str:
+        """What it does and what is promised, in a few lines."""
+        return describe(self)
+
+    # -- the stages ------------------------------------------------------------------------------
+
+    def _p(self, observed: Observed) -> Floats:
+        return self.reference.p_values(observed.score, observed.label)
+
+    def _youden(self, chooser: Observed, ood: Sequence[Observed]) -> float:
+        unfamiliar = [self._p(each) for each in ood]
+        level = choice.youden_level(self._p(chooser), np.concatenate(unfamiliar))
+        return min(level, 1 - 1e-9)
+
+    def _with_threshold(self, goal: Goal, parts: Sequence[Observed]) -> Policy:
+        judge = parts[-1]
+        kept = judge[self._p(judge) > self.level]
+        wrong = known_errors(kept)
+        if goal.risk is not None:
+            first = parts[0][self._p(parts[0]) > self.level]
+            found = selection.threshold_for_risk(
+                (first.doubt, known_errors(first)), (kept.doubt, wrong), goal.risk, goal.delta
+            )
+        elif goal.coverage is not None:
+            found = selection.threshold_for_coverage(kept.doubt, wrong, goal.coverage)
+        else:
+            found = selection.everything(kept.doubt, wrong)
+        facts = {
+            **_rates(self.reference, self.level),
+            "coverage": found.accepted / len(judge),
+            "error": found.errors / found.accepted if found.accepted else math.nan,
+            "judged": float(len(judge)),
+        }
+        if goal.risk is not None:
+            facts["error_bound"] = selection.risk_bound(found, goal.delta)
+        return replace(self, threshold=found.value, facts=facts)
+
+    def _by_costs(self, costs: Costs, parts: Sequence[Observed], ood: Sequence[Observed]) -> Policy:
+        chooser, judge = parts[1], parts[2]
+        rows = [(self._p(each), each.doubt) for each in ood]
+        unfamiliar = (
+            np.concatenate([p for p, _ in rows]),
+            np.concatenate([doubt for _, doubt in rows]),
+        )
+        known = self._p(chooser), chooser.doubt, known_errors(chooser)
+        level, threshold = choice.cheapest(costs, known, unfamiliar)
+        judged = self._p(judge), judge.doubt, known_errors(judge)
+        chosen = replace(self, level=level, threshold=threshold)
+        taken = (judged[0] > level) & (judged[1] <= threshold)
+        facts = {
+            **_rates(self.reference, level),
+            "coverage": float(taken.mean()),
+            "error": float(judged[2][taken].mean()) if taken.any() else math.nan,
+            "judged": float(len(judge)),
+            "cost": choice.expected_cost(costs, judged, unfamiliar, level, threshold),
+        }
+        return replace(chosen, facts=facts)
+
+    # -- as plain values -------------------------------------------------------------------------
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON values that `from_plain` reads; floats survive exactly."""
+        plain: dict[str, Any] = to_plain(replace(self, reference=None))  # type: ignore[arg-type]
+        plain["threshold"] = None if math.isinf(self.threshold) else self.threshold
+        plain["reference"] = [group.tolist() for group in self.reference.groups]
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Any, where: str = "policy") -> Policy:
+        """The inverse of `to_plain`, strictly.
+
+        Args:
+            plain: as `to_plain` made it.
+            where: what is being read, for messages.
+        """
+        stored = from_plain(_Stored, plain, where)
+        groups = tuple(np.asarray(group, dtype=np.float64) for group in stored.reference)
+        if not groups or any(
+            np.isnan(group).any() or (np.diff(group) < 0).any() for group in groups
+        ):
+            raise InputError(f"{where}.reference: expected sorted numbers, in at least one group")
+        threshold = math.inf if stored.threshold is None else stored.threshold
+        return cls(
+            stored.score,
+            stored.doubt,
+            Reference(groups),
+            stored.level,
+            threshold,
+            stored.goal,
+            stored.facts,
+            stored.class_names,
+        )
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A policy in plain values; an infinite threshold is None."""
+
+    score: str
+    doubt: str
+    reference: tuple[tuple[float, ...], ...]
+    level: float
+    threshold: float | None
+    goal: Goal
+    facts: Mapping[str, float]
+    class_names: tuple[str, ...] | None
+
+
+def _goal(goal: Goal | str | None, goals: Mapping[str, Any]) -> Goal:
+    if goal is not None and goals:
+        raise InputError(f"give a goal or {', '.join(goals)}, not both")
+    if isinstance(goal, str):
+        return Goal.parse(goal)
+    unknown = goals.keys() - {each.name for each in fields(Goal)}
+    if unknown:
+        known = ", ".join(each.name for each in fields(Goal))
+        raise InputError(f"unknown goal {', '.join(sorted(unknown))}; known: {known}")
+    return Goal(**goals) if goal is None else goal
+
+
+def _ood(
+    model: Model,
+    goal: Goal,
+    given: Mapping[str, Split] | Split | None,
+    score: str,
+    doubt: str,
+) -> list[Observed]:
+    """What is observed of the OOD-validation data, where the goal needs them."""
+    if not goal.needs_ood:
+        if given is not None:
+            raise InputError("OOD-validation data choose nothing for this goal: leave them out")
+        return []
+    splits = [] if given is None else [given] if isinstance(given, Split) else [*given.values()]
+    for split in splits:
+        require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
+    return [observe(model.predict(split), score, doubt) for split in splits]
+
+
+def _needed_parts(goal: Goal) -> int:
+    """One is the reference; whatever is chosen or tested has data of its own."""
+    if goal.costs is not None:
+        return 3
+    return 1 + goal.youden + (goal.risk is not None or goal.coverage is not None)
+
+
+def _parts(observed: Observed, count: int, seed: int) -> list[Observed]:
+    if len(observed) < count:
+        raise InputError(f"{len(observed)} calibration samples are too few for {count} stages")
+    order = np.random.default_rng((_PARTITION, seed)).permutation(len(observed))
+    return [observed[rows] for rows in np.array_split(order, count)]
+
+
+def _rates(reference: Reference, level: float) -> dict[str, float]:
+    low, high = reference.rate_interval(level) if level > 0 else (0.0, 0.0)
+    count = sum(len(group) for group in reference.groups)
+    return {
+        "calibration": float(count),
+        "false_alarm_low": low,
+        "false_alarm_high": high,
+    }

@@ -1,0 +1,130 @@
+"""Which familiar inputs to accept: thresholds of doubt with a bound on the error or the coverage.
+
+The doubts of one part of the calibration data propose thresholds, another part tests them, so that
+what is promised of a threshold was not also what chose it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from gemfi.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_STEPS = 200  # thresholds that are tried, at most
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The largest doubt that is accepted, and what the data that tested it say.
+
+    Attributes:
+        value: accept up to it.
+        accepted: how many of the familiar inputs it accepts.
+        familiar: how many there were.
+        errors: how many of the accepted were wrong.
+    """
+
+    value: float
+    accepted: int
+    familiar: int
+    errors: int
+
+
+def threshold_for_risk(
+    proposing: tuple[Floats, Bools], testing: tuple[Floats, Bools], risk: float, delta: float
+) -> Threshold:
+    """The most lenient threshold whose error rate is at most `risk`, with probability 1 − delta.
+
+    Learn, then test. One part of the data proposes thresholds and where to begin: where its own
+    errors speak most clearly for a rate below `risk`. From there the other part tests one after the
+    other, ever more lenient, by the binomial tail of its errors among those that are accepted. The
+    first that fails ends the walk, so that no correction for many tests is due.
+
+    Args:
+        proposing: doubts (l,) of familiar inputs, and whether their labels are wrong.
+        testing: the same (m,) of others.
+        risk: largest error rate among the accepted.
+        delta: probability with which the bound may fail.
+    """
+    doubt, wrong = testing
+    needed = samples_for_risk(risk, delta)
+    if len(doubt) < needed:
+        raise InputError(
+            f"an error rate of at most {risk:g} with probability {1 - delta:g} needs at least "
+            f"{needed} familiar calibration samples in this stage, but there are {len(doubt)}: "
+            "give more, or a higher risk or delta"
+        )
+    values = _thresholds(proposing[0], needed / len(doubt))
+    tails = [_tail(_apply(value, *proposing), risk) for value in values]
+    walk = [_apply(value, doubt, wrong) for value in values[int(np.argmin(tails)) :]]
+    best: Threshold | None = None
+    for found in walk:
+        if _tail(found, risk) > math.log(delta):
+            break
+        best = found
+    if best is None:
+        raise InputError(
+            f"no threshold keeps the error rate at {risk:g} with probability {1 - delta:g}: of the "
+            f"{walk[0].accepted} most certain inputs {walk[0].errors} are wrong. Allow a higher "
+            "risk or delta, give more calibration data, or a better model"
+        )
+    return best
+
+
+def threshold_for_coverage(doubt: Floats, wrong: Bools, coverage: float) -> Threshold:
+    """The threshold that accepts a familiar input with probability `coverage` at least.
+
+    It is the ⌈(m + 1)·coverage⌉-th smallest doubt, a conformal quantile.
+    """
+    rank = math.ceil((len(doubt) + 1) * coverage - 1e-9)
+    if rank > len(doubt):
+        needed = math.ceil(coverage / (1 - coverage) - 1e-9)
+        raise InputError(
+            f"a coverage of {coverage:g} needs at least {needed} familiar calibration samples in "
+            f"this stage, but there are {len(doubt)}: give more, or a lower coverage"
+        )
+    return _apply(float(np.sort(doubt)[rank - 1]), doubt, wrong)
+
+
+def everything(doubt: Floats, wrong: Bools) -> Threshold:
+    """Every familiar input is accepted."""
+    return _apply(math.inf, doubt, wrong)
+
+
+def samples_for_risk(risk: float, delta: float) -> int:
+    """The fewest accepted inputs, all right, that prove an error rate of at most `risk`."""
+    return math.ceil(math.log(delta) / math.log1p(-risk) - 1e-9)
+
+
+def risk_bound(found: Threshold, delta: float) -> float:
+    """The upper Clopper-Pearson bound on the error rate among the accepted, at 1 − delta."""
+    if found.errors == found.accepted:
+        return 1.0
+    return float(stats.beta.ppf(1 - delta, found.errors + 1, found.accepted - found.errors))
+
+
+def _thresholds(proposed: Floats, start: float) -> Floats:
+    """Quantiles of the proposed doubts from a share `start` of them on, and then no limit."""
+    shares = np.linspace(start, 1, _STEPS)
+    if len(proposed) == 0:
+        return np.array([math.inf])
+    inner = np.quantile(proposed, shares, method="higher")
+    return np.append(np.unique(inner), math.inf)
+
+
+def _apply(value: float, doubt: Floats, wrong: Bools) -> Threshold:
+    taken = doubt <= value
+    return Threshold(value, int(taken.sum()), len(doubt), int(wrong[taken].sum()))
+
+
+def _tail(found: Threshold, risk: float) -> float:
+    """Log of the probability of so few errors among the accepted, if their rate were `risk`."""
+    return float(stats.binom.logcdf(found.errors, found.accepted, risk))
