@@ -54,4 +54,4 @@ def test_risk(count: int, risk: float, delta: float) -> None:
         accepted += threshold
     assert stats.binomtest(failures, draws, delta, "greater").pvalue > 0.01
     assert failures > 0.1 * delta * draws
-    assert accepted / draws > 0.4 * risk / 0.1
+    assert count < 1000 or accepted / draws > 0.5 * risk / 0.1

@@ -63,20 +63,17 @@ def threshold_for_risk(
             "give more, or a higher risk or delta"
         )
     values = _thresholds(proposing[0], needed / len(doubt))
-    tails = [_tail(_apply(value, *proposing), risk) for value in values]
-    walk = [_apply(value, doubt, wrong) for value in values[int(np.argmin(tails)) :]]
-    best: Threshold | None = None
-    for found in walk:
-        if _tail(found, risk) > math.log(delta):
-            break
-        best = found
-    if best is None:
+    start = int(_tails(values, *proposing, risk).argmin())
+    passed = _tails(values[start:], doubt, wrong, risk) <= math.log(delta)
+    if not passed[0]:
+        first = _apply(float(values[start]), doubt, wrong)
         raise InputError(
             f"no threshold keeps the error rate at {risk:g} with probability {1 - delta:g}: of the "
-            f"{walk[0].accepted} most certain inputs {walk[0].errors} are wrong. Allow a higher "
+            f"{first.accepted} most certain inputs {first.errors} are wrong. Allow a higher "
             "risk or delta, give more calibration data, or a better model"
         )
-    return best
+    count = len(passed) if passed.all() else int(passed.argmin())
+    return _apply(float(values[start + count - 1]), doubt, wrong)
 
 
 def threshold_for_coverage(doubt: Floats, wrong: Bools, coverage: float) -> Threshold:
@@ -125,6 +122,10 @@ def _apply(value: float, doubt: Floats, wrong: Bools) -> Threshold:
     return Threshold(value, int(taken.sum()), len(doubt), int(wrong[taken].sum()))
 
 
-def _tail(found: Threshold, risk: float) -> float:
-    """Log of the probability of so few errors among the accepted, if their rate were `risk`."""
-    return float(stats.binom.logcdf(found.errors, found.accepted, risk))
+def _tails(values: Floats, doubt: Floats, wrong: Bools, risk: float) -> Floats:
+    """For each threshold, log P(as few errors among the accepted), if their rate were `risk`."""
+    order = np.argsort(doubt)
+    accepted = np.searchsorted(doubt[order], values, side="right")
+    errors = np.append(0, np.cumsum(wrong[order]))[accepted]
+    tails: Floats = stats.binom.logcdf(errors, accepted, risk)
+    return tails
