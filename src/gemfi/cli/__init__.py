@@ -17,6 +17,7 @@ from gemfi._version import __version__
 from gemfi.cli.bench import bench, report
 from gemfi.cli.data import DATA_COMMANDS
 from gemfi.cli.methods import methods
+from gemfi.cli.predict import predict
 from gemfi.cli.runs import evaluate, train
 from gemfi.demo import command
 from gemfi.errors import CheckFailedError, GemfiError
@@ -48,6 +49,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "demo": demo,
     "train": train,
     "evaluate": evaluate,
+    "predict": predict,
     "bench": bench,
     "report": report,
     "data": data,

@@ -270,7 +270,7 @@ def _classified(metric: str) -> Pick:
     tested = of_test(metric)
 
     def pick(run: RunRecord) -> float | None:
-        value: float | None = run.numbers["validation"]["id"].get(metric)
+        value: float | None = run.numbers.get("validation", {}).get("id", {}).get(metric)
         return tested(run) if "test" in run.numbers else value
 
     return pick

@@ -97,6 +97,7 @@ def task_from_path(
         ood_validation=tuning,
         ood_test=report,
         normalisation=Normalisation.of(splits[Role.TRAIN]) if normalised else None,
+        feature_names=own.columns,
     )
 
 

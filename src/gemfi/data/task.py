@@ -35,6 +35,7 @@ class Task:
         ood_test: name -> OOD set to report.
         normalisation: of the inputs, where the data set has customary constants.
         absent: OOD set -> why it is not among them; for sets that are known, but not here.
+        feature_names: of the columns, where the inputs are rows of a table with names.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class Task:
         ood_test: Mapping[str, Source],
         normalisation: Normalisation | None = None,
         absent: Mapping[str, str] | None = None,
+        feature_names: tuple[str, ...] | None = None,
     ) -> None:
         self.name, self.class_names = name, tuple(class_names)
         self.num_classes = len(self.class_names)
         self.normalisation = normalisation
         self.absent = dict(absent or {})
+        self.feature_names = feature_names
         self._sample: tuple[torch.Size, torch.dtype] | None = None
         self._train = self._lazy(Role.TRAIN, train)
         self._validation = self._lazy(Role.VALIDATION, validation)

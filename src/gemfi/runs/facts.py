@@ -41,6 +41,7 @@ class TaskFacts:
         normalisation: that the model applies to its inputs; None for none.
         train: the training split.
         validation: the validation split.
+        feature_names: of the columns, where an input is a row of a table.
     """
 
     num_classes: int
@@ -51,6 +52,7 @@ class TaskFacts:
     normalisation: Normalisation | None
     train: SplitFacts
     validation: SplitFacts
+    feature_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, task: Task, spec: RunSpec) -> TaskFacts:
@@ -65,6 +67,7 @@ class TaskFacts:
             normalisation=task.normalisation if spec.normalise else None,
             train=SplitFacts.of(task.train),
             validation=SplitFacts.of(task.validation),
+            feature_names=task.feature_names,
         )
 
     def check_alike(self, task: Task, split: Split) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gemfi.bench.claims import measures
-from gemfi.bench.claims.ledger import Claim
+from gemfi.bench.claims.ledger import Claim, Test, Tests
 from gemfi.bench.claims.settings import both
 from gemfi.bench.claims.tests_of import (
+    Measured,
     better_by,
     better_ood,
+    rises,
     sign_of,
     together,
 )
 from gemfi.bench.grid import MAIN
-from gemfi.bench.results import of_shift, of_test
+from gemfi.bench.results import Results, of_shift, of_test
+from gemfi.bench.unavailable import Unavailable
 
 _TEMPERATURE_GAIN = 0.5
 """Points of ECE that would make temperature scaling worth its while."""
@@ -42,6 +47,28 @@ def _beats(other: str, label: str) -> list[Claim]:
     ]  # fmt: skip
 
 
+def _with_severity(row: str, group: str) -> Tests:
+    """The most severe corruptions against the least severe."""
+
+    def tests(results: Results) -> Sequence[Test]:
+        severities = results.protocol.shift.severities
+        if len(severities) < 2:
+            raise Unavailable("the corruptions of this protocol have one severity")
+        picks = [of_shift(each, "aleatoric", "aupr_ood") for each in severities]
+        runs = results.by_seed(row, group)
+        low, high = (
+            {
+                seed: Measured(value, run.key)
+                for seed, run in runs.items()
+                if (value := pick(run)) is not None
+            }
+            for pick in (picks[0], picks[-1])
+        )
+        return [rises(low, high, f"AUPR at severity {severities[-1]} above {severities[0]}")]
+
+    return tests
+
+
 COMPARISONS = [
     *_beats("daedl", "DAEDL"),
     *_beats("re-edl", "Re-EDL"),
@@ -67,24 +94,26 @@ COMPARISONS = [
             )
         ),
     ),
-    Claim(
-        "shift-daedl",
-        "GEM-FI tells corrupted inputs from clean ones better than DAEDL.",
+    *both(
+        "shift-severity",
+        "GEM-FI tells corrupted inputs from clean ones better the more severe the corruption.",
         "Table of corruption shift",
-        "paired difference of AUPR (corrupted positive) by the aleatoric score, all corruptions",
-        better_by("gem-fi", "daedl", of_shift(None, "aleatoric", "aupr_ood"), "AUPR under shift"),
+        "paired difference of AUPR (corrupted positive) by the aleatoric score, the most severe "
+        "against the least, all corruptions",
+        _with_severity,
     ),
-    Claim(
+    *both(
         "temperature",
         "GEM-FI needs no temperature scaling.",
         "Appendix on temperature scaling",
         f"ECE that scaling takes away, which ought to be below {_TEMPERATURE_GAIN} points",
-        sign_of(
-            "gem-fi",
+        lambda row, group: sign_of(
+            row,
             measures.gain_of_temperature("ece"),
             "ECE before − after",
             positive=False,
             margin=_TEMPERATURE_GAIN,
+            group=group,
         ),
     ),
 ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from gemfi.bench.claims.ledger import Claim
 from gemfi.bench.claims.tests_of import better_by, better_ood, together
-from gemfi.bench.results import of_test
+from gemfi.bench.results import of_shift, of_test
 
 OURS: Final = (
     Claim(
@@ -32,6 +32,13 @@ OURS: Final = (
         "ours",
         "paired difference of AUROC, unfamiliarity against the energy of softmax's logits",
         better_ood("gem-fi", "softmax", metric="auroc"),
+    ),
+    Claim(
+        "shift-daedl",
+        "GEM-FI tells corrupted inputs from clean ones better than DAEDL.",
+        "ours",
+        "paired difference of AUPR (corrupted positive) by the aleatoric score, all corruptions",
+        better_by("gem-fi", "daedl", of_shift(None, "aleatoric", "aupr_ood"), "AUPR under shift"),
     ),
     Claim(
         "softmax-accuracy",

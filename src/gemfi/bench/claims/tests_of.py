@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -180,7 +180,8 @@ def sign_of(
     """
 
     def tests(results: Results) -> list[Test]:
-        values, keys = measured(results, row, measure, group)
+        found = list(measured(results, row, measure, group).values())
+        values, keys = [each.value for each in found], [each.key for each in found]
         return [level_test(values, what, keys, positive=positive, margin=margin)]
 
     return tests
@@ -198,36 +199,63 @@ def level_test(
     return Test(what, difference, verdict(difference, -margin, "low"), tuple(keys))
 
 
+class Measured(NamedTuple):
+    """A number from the arrays of a run, and the key of the run."""
+
+    value: float
+    key: str
+
+
+def score_gap(results: Results, row: tuple[str, str], picks: tuple[Pick, Pick], what: str) -> Test:
+    """That one number of each run of a row (its name and group) exceeds another of the same run."""
+    runs = results.runs(*row)
+    pairs = [(run.key, picks[0](run), picks[1](run)) for run in runs]
+    known = [(key, a - b) for key, a, b in pairs if a is not None and b is not None]
+    if not known:
+        raise Unavailable(f"no runs of {row[0]} with both numbers")
+    keys = [key for key, _ in known]
+    return level_test([gap for _, gap in known], what, keys, positive=True, margin=0.0)
+
+
 def measured(
     results: Results, row: str, measure: Measure, group: str = MAIN
-) -> tuple[list[float], list[str]]:
-    """A number from the arrays of each run of a row, and the keys of the runs."""
-    runs = results.runs(row, group)
+) -> dict[int, Measured]:
+    """Seed -> a number from the arrays of the run of a row, where the run has it."""
+    runs = results.by_seed(row, group)
     if not runs:
         raise Unavailable(f"no runs of {row}")
-    if not all(results.has_arrays(run) for run in runs):
+    if not all(results.has_arrays(run) for run in runs.values()):
         raise Unavailable("the arrays of the runs are not here, and this needs them")
-    found = {run.key: measure(results.arrays(run)) for run in runs}
-    known = {key: value for key, value in found.items() if value is not None}
+    found = {seed: (measure(results.arrays(run)), run.key) for seed, run in runs.items()}
+    known = {
+        seed: Measured(value, key) for seed, (value, key) in found.items() if value is not None
+    }
     if not known:
         raise Unavailable(f"the runs of {row} do not hold what this needs")
-    return list(known.values()), list(known)
+    return known
+
+
+def rises(low: Mapping[int, Measured], high: Mapping[int, Measured], what: str) -> Test:
+    """That the second numbers are above the first, paired over the seeds that have both."""
+    seeds = [seed for seed in low if seed in high]
+    if not seeds:
+        raise Unavailable(f"no seed has both numbers of {what}")
+    difference = paired_difference(
+        [high[seed].value for seed in seeds], [low[seed].value for seed in seeds]
+    )
+    keys = dict.fromkeys(each[seed].key for each in (high, low) for seed in seeds)
+    return Test(what, difference, verdict(difference), tuple(keys))
 
 
 def rising(row: str, steps: Sequence[tuple[str, Measure]], what: str, group: str = MAIN) -> Tests:
     """That a number rises from step to step, such as from ID to near to far; one test a step."""
 
     def tests(results: Results) -> list[Test]:
-        made = []
-        for (low_name, low), (high_name, high) in pairwise(steps):
-            below, _ = measured(results, row, low, group)
-            above, keys = measured(results, row, high, group)
-            if len(below) != len(above):
-                raise Unavailable(f"some runs of {row} have no {what} of {low_name} or {high_name}")
-            difference = paired_difference(above, below)
-            text = f"{what}: {high_name} above {low_name}"
-            made.append(Test(text, difference, verdict(difference), tuple(keys)))
-        return made
+        found = [(name, measured(results, row, measure, group)) for name, measure in steps]
+        return [
+            rises(low, high, f"{what}: {high_name} above {low_name}")
+            for (low_name, low), (high_name, high) in pairwise(found)
+        ]
 
     return tests
 

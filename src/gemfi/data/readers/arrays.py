@@ -7,7 +7,8 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -69,6 +70,55 @@ def read_npz(path: base.PathLike, keys: Sequence[str] | None = None) -> dict[str
         return {key: _member(archive, members[key], f"{path}: {key!r}") for key in chosen}
 
 
+def stream_rows(
+    path: base.PathLike, rows: int, keys: Sequence[str] = ("x", "images")
+) -> Iterator[npt.NDArray[Any]]:
+    """Some rows of an array after the other, read from the file as they are asked for.
+
+    Args:
+        path: an `.npy` file, or an `.npz` archive.
+        rows: at a time.
+        keys: of an archive, the first of these that it holds.
+    """
+    path = Path(path)
+    with ExitStack() as stack:
+        try:
+            stream, size, where = _opened(path, keys, stack)
+        except _BROKEN as error:
+            raise InputError(f"cannot read {path}: {error}") from error
+        shape, fortran, dtype = _header(stream, size, where)
+        if not shape or (fortran and len(shape) > 1):
+            raise InputError(
+                f"{where}: expected rows one after the other, got shape {shape}"
+                f"{', columns first; save np.ascontiguousarray(x)' if fortran else ''}"
+            )
+        for start in range(0, shape[0], rows):
+            count = min(rows, shape[0] - start)
+            wanted = count * dtype.itemsize * math.prod(shape[1:])
+            try:
+                data = stream.read(wanted)
+            except _BROKEN as error:
+                raise InputError(f"{where} is truncated or corrupt: {error}") from error
+            if len(data) < wanted:
+                raise InputError(f"{where} is truncated: {wanted - len(data):,} bytes are missing")
+            numbers = np.frombuffer(data, dtype).reshape(count, *shape[1:])
+            yield numbers.astype(dtype.newbyteorder("="))
+
+
+def _opened(path: Path, keys: Sequence[str], stack: ExitStack) -> tuple[IO[bytes], int, str]:
+    """The stream of an array, its size and what to call it."""
+    if path.suffix.lower() == ".npy":
+        return stack.enter_context(path.open("rb")), path.stat().st_size, str(path)
+    archive = stack.enter_context(zipfile.ZipFile(path))
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    key = next((key for key in keys if key in members), None)
+    if key is None:
+        held = ", ".join(members) or "nothing"
+        raise InputError(f"{path} has no array {' or '.join(keys)}; it holds: {held}")
+    stream = stack.enter_context(archive.open(members[key]))
+    return stream, members[key].file_size, f"{path}: {key!r}"
+
+
 def read_array_pictures(
     path: base.PathLike,
     *,
@@ -113,21 +163,32 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> npt.
 
 def _read(stream: IO[bytes], size: int, where: str) -> npt.NDArray[Any]:
     """Read the header, compare what it claims with the `size` at hand, then read the numbers."""
+    shape, fortran, dtype = _header(stream, size, where)
     try:
-        version = np.lib.format.read_magic(stream)
-        shape, fortran, dtype = _HEADERS[version](stream)
-        _check_header(shape, dtype, size - stream.tell(), where)
         data = stream.read()
-    except InputError:
-        raise
-    except KeyError as error:
-        raise InputError(f"{where}: npy of version {error} is not read, only 1.0, 2.0") from error
     except _BROKEN as error:
         raise InputError(f"{where} is not a whole npy array: {error}") from error
     if len(data) != dtype.itemsize * math.prod(shape):
         raise InputError(f"{where} is truncated: {len(data)} bytes of numbers for shape {shape}")
     numbers = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
     return numbers.astype(dtype.newbyteorder("="), order="C")  # a copy: writable
+
+
+def _header(
+    stream: IO[bytes], size: int, where: str
+) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type, if the `size` at hand is what they need."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        shape, fortran, dtype = _HEADERS[version](stream)
+        _check_header(shape, dtype, size - stream.tell(), where)
+    except InputError:
+        raise
+    except KeyError as error:
+        raise InputError(f"{where}: npy of version {error} is not read, only 1.0, 2.0") from error
+    except _BROKEN as error:
+        raise InputError(f"{where} is not a whole npy array: {error}") from error
+    return shape, fortran, dtype
 
 
 def _check_header(shape: tuple[int, ...], dtype: np.dtype[Any], size: int, where: str) -> None:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import IO, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,32 @@ def read_image_folder(
     return base.Pictures(images, np.array(labels, np.int64), tuple(entry.name for entry in classes))
 
 
+def read_image(
+    path: base.PathLike | IO[bytes],
+    *,
+    size: tuple[int, int] | None = None,
+    mode: Mode = "RGB",
+    crop: bool = False,
+    max_pixels: int = MAX_PIXELS,
+) -> npt.NDArray[np.uint8]:
+    """One image, (C, H, W); arguments as in `read_image_folder`."""
+    base.require_module("PIL.Image", "reading images")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _read(path, _Recipe(mode, size, "lanczos", max_pixels, crop))
+
+
+def image_files(path: base.PathLike) -> list[Path]:
+    """The images below a folder, at any depth, in sorted order."""
+    folder = base.require_folder(path)
+    return _images_among(sorted(file for file in folder.rglob("*") if file.is_file()))
+
+
+def is_image(path: base.PathLike) -> bool:
+    """Whether a file is an image by its name."""
+    return Path(path).suffix.lower() in _SUFFIXES | _OTHER_IMAGES
+
+
 def read_tiny_imagenet_val(
     path: base.PathLike, *, size: int = 32, resample: Filter = "lanczos"
 ) -> base.Pictures:
@@ -205,7 +231,7 @@ def _stacked(files: Sequence[Path], recipe: _Recipe) -> npt.NDArray[np.uint8]:
     return images
 
 
-def _read(file: Path, recipe: _Recipe) -> npt.NDArray[np.uint8]:
+def _read(file: base.PathLike | IO[bytes], recipe: _Recipe) -> npt.NDArray[np.uint8]:
     """(C, H, W) of one image."""
     from PIL import Image  # noqa: PLC0415 - optional
 
@@ -220,7 +246,7 @@ def _read(file: Path, recipe: _Recipe) -> npt.NDArray[np.uint8]:
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _check(image: Any, file: Path, max_pixels: int) -> None:
+def _check(image: Any, file: base.PathLike | IO[bytes], max_pixels: int) -> None:
     """From the header alone: nothing is unpacked yet."""
     width, height = image.size
     if width * height > max_pixels:

@@ -76,6 +76,7 @@ def read_csv(
     texts: list[str] = []
     places: list[str] = []
     numbers = array("d")
+    kept = [name for index, name in enumerate(names) if index != chosen]
     for line, row in rows if header else chain([first], rows):
         if len(row) != len(names):
             source = "header" if header else "first row"
@@ -85,7 +86,10 @@ def read_csv(
         if chosen is not None:
             texts.append(row.pop(chosen))
             places.append(f"line {line}")
-        numbers.extend(_numbers(row, line, names, chosen, path))
+        try:
+            numbers.extend(parse_numbers(row, kept))
+        except InputError as error:
+            raise InputError(f"{path}, line {line}, {error}") from error
     if not numbers:
         raise InputError(f"{path} has a header, but no rows")
     features = np.array(numbers, np.float64).reshape(-1, len(names) - (chosen is not None))
@@ -132,8 +136,8 @@ def _rows(path: base.PathLike, delimiter: str) -> Iterator[tuple[int, list[str]]
         raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _load_parquet(path: base.PathLike) -> tuple[Any, Any]:
-    """The module and the table that it has read."""
+def parquet_modules() -> tuple[Any, Any]:
+    """The modules pyarrow and pyarrow.parquet, if they are safe."""
     pyarrow = base.require_module("pyarrow", "reading parquet")
     parquet = base.require_module("pyarrow.parquet", "reading parquet")
     version = tuple(int(part) for part in pyarrow.__version__.split(".")[:3] if part.isdigit())
@@ -141,6 +145,12 @@ def _load_parquet(path: base.PathLike) -> tuple[Any, Any]:
         raise InputError(
             f"pyarrow {pyarrow.__version__} can be made to unpickle: pip install -U pyarrow"
         )
+    return pyarrow, parquet
+
+
+def _load_parquet(path: base.PathLike) -> tuple[Any, Any]:
+    """The module and the table that it has read."""
+    pyarrow, parquet = parquet_modules()
     try:
         with parquet.ParquetFile(path) as file:
             cells = file.metadata.num_rows * file.metadata.num_columns
@@ -186,20 +196,22 @@ def _require_names(names: Sequence[str], path: base.PathLike) -> None:
         )
 
 
-def _numbers(
-    row: list[str], line: int, names: Sequence[str], label: int | None, path: base.PathLike
-) -> list[float]:
-    """The cells as numbers; `row` no longer has the label."""
+def parse_numbers(row: Sequence[str], names: Sequence[str]) -> list[float]:
+    """Cells as finite numbers.
+
+    Args:
+        row: stripped cells.
+        names: of their columns, for the message.
+    """
     try:
         values = [float(cell) for cell in row]
         if all(map(math.isfinite, values)) and "_" not in "".join(row):
             return values
     except ValueError:
         pass  # the culprit is named below
-    kept = [name for index, name in enumerate(names) if index != label]
     bad = next(index for index, cell in enumerate(row) if not _is_finite(cell))
     what = f"{row[bad][:40]!r} is not a finite number" if row[bad] else "the cell is empty"
-    raise InputError(f"{path}, line {line}, column {kept[bad]!r}: {what}")
+    raise InputError(f"column {names[bad]!r}: {what}")
 
 
 def _is_finite(cell: str) -> bool:

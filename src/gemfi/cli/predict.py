@@ -1,0 +1,105 @@
+"""`gemfi predict`: a trained model on files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from gemfi.decisions import Goal
+from gemfi.errors import CheckFailedError, InputError
+from gemfi.scoring import Scored, open_model, score_files
+from gemfi.scoring.scoring import SHOWN
+
+_Inputs = tyro.conf.arg(metavar="INPUT ...")
+_Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
+_Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
+
+
+def predict(
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    inputs: Annotated[tuple[str, ...], tyro.conf.Positional, _Inputs],
+    policy: Annotated[str | None, _Goal] = None,
+    out: Annotated[str | None, _Path] = None,
+    batch_size: int = 512,
+    *,
+    probs: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Ask a trained model about images, folders of images, arrays and tables.
+
+    Each input has a row: its label, its confidence and its uncertainties; with a policy also
+    accept, abstain or unfamiliar. Files of any size are read a piece at a time. An input that
+    cannot be read has a row that says why, and the exit code is then 1.
+
+    Args:
+        model: the folder of a run, a bundle (.safetensors), or mnist-gem-fi, which comes with the
+            package.
+        inputs: .png .jpg .bmp .webp, folders of them, .npy .npz .csv .parquet.
+        policy: what to decide by, such as false_alarm=0.05 or false_alarm=0.05,risk=0.02; it is
+            fitted on the calibration data of the model's task.
+        out: .csv, .jsonl or .parquet; without it the first rows are shown.
+        batch_size: inputs of a forward pass.
+        probs: also write the probability of each class.
+        quiet: print nothing but errors.
+    """
+    if not inputs:
+        raise InputError("give at least one input: an image, a folder, or a file of rows")
+    goal = None if policy is None else Goal.parse(policy)
+    opened = open_model(model)
+    fitted = None if goal is None else opened.policy(goal)
+    if fitted is not None and not quiet:
+        print(f"{fitted.summary()}\n")
+    scored = score_files(
+        opened,
+        inputs,
+        None if out is None else Path(out),
+        policy=fitted,
+        probs=probs,
+        batch_size=batch_size,
+        progress=False if quiet else None,
+    )
+    if not quiet:
+        print(_shown(scored, out))
+    if scored.failed:
+        where = "" if out is None else f"; {out} says why"
+        raise CheckFailedError(
+            f"{scored.failed:,} of {scored.count:,} inputs could not be read{where}"
+        )
+
+
+def _shown(scored: Scored, out: str | None) -> str:
+    counts = scored.verdicts or scored.labels
+    common = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(6))
+    total = f"{scored.count:,} input{'s' if scored.count != 1 else ''}: {common or 'none read'}"
+    if out is not None:
+        return f"{total}\nWrote {out}."
+    more = (
+        f"\nThe first {SHOWN} of {scored.count:,}; --out writes all."
+        if scored.count > SHOWN
+        else ""
+    )
+    return f"{_table(scored)}{more}\n\n{total}"
+
+
+def _table(scored: Scored) -> str:
+    names = [name for name, _ in scored.columns]
+    kept = [
+        place for place, name in enumerate(names) if not name.startswith("p_") or name == "p_value"
+    ]
+    if not scored.failed:
+        kept.remove(names.index("error"))
+    lines = [[names[place].replace("_", " ") for place in kept]]
+    lines += [[_cell(row[place]) for place in kept] for row in scored.first]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(kept))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

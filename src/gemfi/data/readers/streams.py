@@ -1,0 +1,162 @@
+"""Files read a piece at a time, so that any number of rows takes a bounded memory.
+
+What cannot be read of one row or one image is kept beside the rest as an error; a file that cannot
+be read at all raises one.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi.data.readers import arrays, folder, table
+from gemfi.errors import InputError
+
+ROWS = 4096
+"""Rows of a piece of a table or an array."""
+
+IMAGES = 256
+"""Images of a piece."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some inputs in a row.
+
+    Attributes:
+        names: of each input: a file, with its line or position where it holds several.
+        x: (n, ...) the inputs; what could not be read is zero.
+        errors: position in the piece -> why the input could not be read.
+    """
+
+    names: list[str]
+    x: npt.NDArray[Any]
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+def stream_images(
+    files: Sequence[Path], *, size: tuple[int, int], mode: folder.Mode
+) -> Iterator[Piece]:
+    """Images, cropped in their middle and resized, as uint8 (n, C, H, W).
+
+    Args:
+        files: in this order.
+        size: (H, W).
+        mode: `RGB` or `L`.
+    """
+    channels = 3 if mode == "RGB" else 1
+    for start in range(0, len(files), IMAGES):
+        chosen = files[start : start + IMAGES]
+        x, errors = np.zeros((len(chosen), channels, *size), np.uint8), {}
+        for row, file in enumerate(chosen):
+            try:
+                x[row] = folder.read_image(file, size=size, mode=mode, crop=True)
+            except InputError as error:
+                errors[row] = str(error)
+        yield Piece([str(file) for file in chosen], x, errors)
+
+
+def stream_array(path: Path) -> Iterator[Piece]:
+    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive."""
+    start = 0
+    for x in arrays.stream_rows(path, ROWS):
+        yield Piece([f"{path}[{start + row}]" for row in range(len(x))], x)
+        start += len(x)
+
+
+def stream_csv(path: Path, columns: Sequence[str] | None, count: int) -> Iterator[Piece]:
+    """The numbers of some columns, in their order.
+
+    Args:
+        path: UTF-8, with a row of names.
+        columns: names; None for the first `count` columns, or all where there are no more.
+        count: how many numbers an input has.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [cell.strip() for cell in next(reader, [])]
+            chosen = _chosen(header, columns, count, path)
+            rows = ((reader.line_num, row) for row in reader if row)
+            while lines := list(islice(rows, ROWS)):
+                yield _table_piece(path, lines, header, chosen)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def stream_parquet(path: Path, columns: Sequence[str] | None, count: int) -> Iterator[Piece]:
+    """The numbers of some columns of a parquet file; arguments as in `stream_csv`."""
+    pyarrow, parquet = table.parquet_modules()
+    start = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            header = list(file.schema_arrow.names)
+            names = [header[index] for index in _chosen(header, columns, count, path)]
+            for batch in file.iter_batches(ROWS, columns=names):
+                x = np.stack([_floats(batch.column(name), name, path) for name in names], axis=1)
+                rows = range(start, start + len(x))
+                bad = _not_finite(x, names)
+                yield Piece([f"{path}[{row}]" for row in rows], np.nan_to_num(x), bad)
+                start += len(x)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"cannot read {path} as parquet: {error}") from error
+
+
+def _floats(column: Any, name: str, path: Path) -> npt.NDArray[np.float64]:
+    """A column as numbers; an empty cell is NaN."""
+    try:
+        return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}, column {name!r}: {column.type} is not numeric") from error
+
+
+def _table_piece(
+    path: Path, lines: list[tuple[int, list[str]]], header: Sequence[str], chosen: Sequence[int]
+) -> Piece:
+    x, errors = np.zeros((len(lines), len(chosen))), {}
+    names = [header[index] for index in chosen]
+    for row, (line, cells) in enumerate(lines):
+        if len(cells) != len(header):
+            errors[row] = f"line {line}: {len(cells)} cells, but the header has {len(header)}"
+            continue
+        try:
+            x[row] = table.parse_numbers([cells[index].strip() for index in chosen], names)
+        except InputError as error:
+            errors[row] = f"line {line}, {error}"
+    return Piece([f"{path}:{line}" for line, _ in lines], x, errors)
+
+
+def _chosen(header: list[str], columns: Sequence[str] | None, count: int, path: Path) -> list[int]:
+    """Positions of the columns that are inputs."""
+    if not header:
+        raise InputError(f"{path} has no rows")
+    if columns is not None:
+        lacking = [name for name in columns if name not in header]
+        if lacking:
+            raise InputError(
+                f"{path} has no column {lacking[0]!r}, on which the model was trained; it has: "
+                f"{', '.join(header[:12])}{', …' if len(header) > 12 else ''}"
+            )
+        return [header.index(name) for name in columns]
+    if len(header) < count:
+        raise InputError(f"{path} has {len(header)} columns, but an input has {count} numbers")
+    return list(range(count))
+
+
+def _not_finite(x: npt.NDArray[Any], names: Sequence[str]) -> dict[int, str]:
+    bad = ~np.isfinite(x)
+    return {
+        int(row): f"column {names[int(bad[row].argmax())]!r}: not a finite number"
+        for row in np.flatnonzero(bad.any(axis=1))
+    }

@@ -1,0 +1,281 @@
+"""Files through a model: every format, broken ones, and the files that are written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from gemfi import InputError, digits
+from gemfi.cli import main
+from gemfi.data.readers.streams import ROWS
+from gemfi.decisions import Goal
+from gemfi.runs import make_spec, train_run
+from gemfi.runs.spec import OwnData
+from gemfi.scores import SCORES
+from gemfi.scoring import Opened, open_model, score_files
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    """A model of the digits."""
+    task = digits()
+    spec = make_spec("digits", "gem-fi", task, options=("channels=8",), train={"epochs": 2})
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    train_run(spec, folder, progress=False, task=task)
+    return open_model(folder)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    """A model of a table with the columns width, height and kind."""
+    folder = tmp_path_factory.mktemp("table")
+    rng = np.random.default_rng(0)
+    with (folder / "data.csv").open("w") as file:
+        file.write("width,height,kind\n")
+        for row in range(240):
+            kind = row % 2
+            x = rng.normal(3 * kind, 1, size=2)
+            file.write(f"{x[0]},{x[1]},{'ab'[kind]}\n")
+    own = OwnData(label="kind")
+    path = str(folder / "data.csv")
+    task = own.task(path)
+    spec = make_spec(path, "edl", task, train={"epochs": 2}, own=own)
+    train_run(spec, folder / "run", progress=False, task=task)
+    return open_model(folder / "run")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_are_what_the_model_believes(images: Opened, tmp_path: Path) -> None:
+    x = digits().test.x[:7]
+    np.save(tmp_path / "x.npy", x.numpy())
+    scored = score_files(images, [tmp_path / "x.npy"], tmp_path / "out.csv", probs=True)
+    belief = images.model.predict(x)
+    rows = read_csv(tmp_path / "out.csv")
+    assert scored.count == len(rows) == 7
+    assert [row["input"] for row in rows[:2]] == [f"{tmp_path}/x.npy[0]", f"{tmp_path}/x.npy[1]"]
+    names = images.facts.class_names
+    assert [row["label"] for row in rows] == [names[each] for each in belief.labels().tolist()]
+    for score in ("entropy", "evidence", "energy", "unfamiliarity", "mutual_information"):
+        found = [float(row[score]) for row in rows]
+        assert found == pytest.approx(SCORES[score](belief).tolist(), rel=1e-6)
+    probs = [[float(row[f"p_{name}"]) for name in names] for row in rows]
+    assert np.array(probs) == pytest.approx(belief.probs().numpy(), rel=1e-6, abs=1e-12)
+    assert scored.labels.total() == 7
+
+
+def test_every_format_gives_the_same(images: Opened, tmp_path: Path) -> None:
+    x = digits().test.x[:5].numpy()
+    np.save(tmp_path / "x.npy", x)
+    for ending in ("csv", "jsonl", "parquet"):
+        score_files(images, [tmp_path / "x.npy"], tmp_path / f"out.{ending}")
+    table = read_csv(tmp_path / "out.csv")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    columns = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    for row, line, record in zip(table, lines, columns, strict=True):
+        assert float(row["entropy"]) == line["entropy"] == record["entropy"]
+        assert row["label"] == line["label"] == record["label"]
+        assert "error" not in line
+        assert record["error"] is None
+        assert row["error"] == ""
+
+
+def test_archives_arrays_and_images_are_read_alike(images: Opened, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 8, 8), np.uint8)
+    np.savez_compressed(tmp_path / "x.npz", images=pixels)
+    np.save(tmp_path / "x.npy", pixels)
+    (tmp_path / "folder" / "deeper").mkdir(parents=True)
+    for index, each in enumerate(pixels):
+        Image.fromarray(each).save(tmp_path / "folder" / "deeper" / f"{index}.png")
+    places = [tmp_path / "x.npz", tmp_path / "x.npy", tmp_path / "folder"]
+    first = [score_files(images, [each]).first for each in places]
+    for rows in first[1:]:
+        assert [row[1:] for row in rows] == [row[1:] for row in first[0]]
+
+
+def test_pieces_are_joined_in_order(images: Opened, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).uniform(size=(ROWS + 5, 1, 8, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    scored = score_files(images, [tmp_path / "x.npy"], tmp_path / "out.csv")
+    rows = read_csv(tmp_path / "out.csv")
+    assert scored.count == len(rows) == ROWS + 5
+    assert rows[-1]["input"].endswith(f"[{ROWS + 4}]")
+    last = score_files(images, [_saved(tmp_path / "last.npy", x[-3:])]).first
+    assert [row[1] for row in last] == [row["label"] for row in rows[-3:]]
+
+
+def _saved(path: Path, x: np.ndarray) -> Path:
+    np.save(path, x)
+    return path
+
+
+def assert_alike(rows: list[list[object]], opened: Opened, x: np.ndarray, folder: Path) -> None:
+    """The rows of the same inputs in an array, up to rounding in batches of another size."""
+    expected = score_files(opened, [_saved(folder / "expected.npy", x)]).first
+    assert [row[1] for row in rows] == [row[1] for row in expected]
+    for row, other in zip(rows, expected, strict=True):
+        assert row[2:-1] == pytest.approx(other[2:-1], rel=1e-4, abs=1e-7)
+
+
+def test_what_cannot_be_read_has_a_row_that_says_why(images: Opened, tmp_path: Path) -> None:
+    good = np.zeros((2, 8, 8), np.uint8)
+    (tmp_path / "folder").mkdir()
+    Image.fromarray(good[0]).save(tmp_path / "folder" / "a.png")
+    (tmp_path / "folder" / "b.png").write_bytes(b"\x89PNG no")
+    np.savez(tmp_path / "cut.npz", x=np.zeros((50, 1, 8, 8), np.float32))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:900])
+    np.save(tmp_path / "other.npy", np.zeros((2, 5), np.float32))
+    holes = np.zeros((3, 1, 8, 8), np.float32)
+    holes[1, 0, 2, 2] = np.nan
+    np.save(tmp_path / "holes.npy", holes)
+    inputs = [tmp_path / each for each in ("folder", "cut.npz", "other.npy", "holes.npy")]
+    scored = score_files(images, inputs, tmp_path / "out.csv", policy=images.policy(Goal()))
+    rows = read_csv(tmp_path / "out.csv")
+    assert scored.failed == 4
+    assert scored.count == len(rows) == 7
+    assert scored.verdicts.total() == 3
+    errors = {Path(row["input"]).name: row["error"] for row in rows if row["error"]}
+    assert "not a whole image" in errors["b.png"]
+    assert "cut.npz" in errors["cut.npz"]
+    assert "inputs have shape (5,)" in errors["other.npy"]
+    assert errors["holes.npy[1]"] == "not finite: NaN or infinity"
+    bad = next(row for row in rows if row["input"].endswith("b.png"))
+    assert bad["label"] == bad["verdict"] == bad["entropy"] == ""
+
+
+def test_tables_are_read_by_the_names_of_their_columns(table: Opened, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("height,extra,width\n0.5,x,-1\n4,x,3\n1,x\n2,x,wide\n")
+    rows = score_files(table, [tmp_path / "a.csv"]).first
+    assert_alike(rows[:2], table, np.array([[-1, 0.5], [3.0, 4]]), tmp_path)
+    assert rows[0][0] == f"{tmp_path}/a.csv:2"
+    assert rows[2][-1] == "line 4: 2 cells, but the header has 3"
+    assert rows[3][-1] == "line 5, column 'width': 'wide' is not a finite number"
+    (tmp_path / "b.csv").write_text("height,extra\n0.5,1\n")
+    assert "no column 'width'" in score_files(table, [tmp_path / "b.csv"]).first[0][-1]
+
+
+def test_parquet_tables(table: Opened, tmp_path: Path) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    columns = {"height": [0.5, 4.0, None], "kind": ["a", "b", "a"], "width": [-1, 3, 2]}
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    rows = score_files(table, [tmp_path / "a.parquet"]).first
+    assert_alike(rows[:2], table, np.array([[-1, 0.5], [3.0, 4]]), tmp_path)
+    assert rows[2][-1] == "column 'height': not a finite number"
+
+
+def test_nothing_is_left_behind_by_a_run_that_was_stopped(
+    images: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), np.float32))
+    (tmp_path / "out.csv").write_text("before")
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gemfi.scoring.scoring.rows_of", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        score_files(images, [tmp_path / "x.npy"], tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == "before"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out.csv", "x.npy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing.npy", "does not exist"),
+        ("notes.txt", "an input is an image"),
+        ("empty", "holds no images"),
+    ],
+)
+def test_other_inputs_are_refused_at_once(
+    images: Opened, tmp_path: Path, name: str, message: str
+) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=message):
+        score_files(images, [tmp_path / name], tmp_path / "out.csv")
+
+
+def test_outputs_are_checked_before_the_work(images: Opened, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), np.float32))
+    for out, message in (
+        ("out.xls", "must end in .csv, .jsonl, .parquet"),
+        ("none/out.csv", "its folder does not exist"),
+    ):
+        with pytest.raises(InputError, match=message):
+            score_files(images, [tmp_path / "x.npy"], tmp_path / out)
+
+
+def test_images_are_not_for_tables(table: Opened, tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match=r"a.png is an image, but .* takes inputs of shape \(2,\)"):
+        score_files(table, [tmp_path / "a.png"])
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_decides(
+    images: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.concatenate([digits().test.x[:4].numpy(), np.full((1, 1, 8, 8), 40, np.float32)])
+    np.save(tmp_path / "x.npy", x)
+    code = main(["predict", images.name, f"{tmp_path}/x.npy", "--policy", "false_alarm=0.1"])
+    text = capsys.readouterr().out
+    assert code == 0
+    assert "at most 10.00% of known inputs" in text
+    assert text.splitlines()[-1].startswith("5 inputs: ")
+    assert "unfamiliar" in text.splitlines()[-3]  # the last row, which is no digit
+
+
+def test_the_command_tells_what_failed(
+    images: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"no image")
+    out = tmp_path / "out.jsonl"
+    code = main(["predict", images.name, f"{tmp_path}/a.png", "--out", str(out)])
+    printed = capsys.readouterr()
+    assert code == 1
+    assert f"1 of 1 inputs could not be read; {out} says why" in printed.err
+    assert "not a whole image" in json.loads(out.read_text())["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no-model", "x.npy"], "no model no-model: give the folder of a run"),
+        (["mnist-gem-fi", "x.npy"], "x.npy does not exist"),
+        (["mnist-gem-fi", "x.npy", "--policy", "alarm=1"], "unknown 'alarm'"),
+    ],
+)
+def test_bad_commands_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_policy_needs_its_data(
+    table: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
+    place = Path(table.spec.task)
+    moved = place.rename(place.with_name("moved.csv"))
+    try:
+        code = main(["predict", table.name, f"{tmp_path}/x.npy", "--policy", "false_alarm=0.2"])
+    finally:
+        moved.rename(place)
+    assert code == 2
+    assert "a policy needs calibration data" in capsys.readouterr().err
