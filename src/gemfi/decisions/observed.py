@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from gemfi.belief import Belief
 from gemfi.data import Split
@@ -62,7 +63,10 @@ def observe(belief: Belief, score: str, doubt: str, labelled: Split | None = Non
     label = top.indices.numpy(force=True)
     wrong = None if labelled is None else label != labelled.labels.numpy(force=True)
     confidence = top.values.exp().numpy(force=True).astype(np.float64)
-    return Observed(_score(belief, score), _score(belief, doubt), label, confidence, wrong)
+    values = [
+        score_of(belief, name).numpy(force=True).astype(np.float64) for name in (score, doubt)
+    ]
+    return Observed(values[0], values[1], label, confidence, wrong)
 
 
 def known_errors(observed: Observed) -> Bools:
@@ -72,12 +76,11 @@ def known_errors(observed: Observed) -> Bools:
     return observed.wrong
 
 
-def _score(belief: Belief, name: str) -> Floats:
+def score_of(belief: Belief, name: str) -> Tensor:
+    """A score (N,) by its name in `SCORES`, or that of a detector in the belief's `extra`."""
     if name in belief.extra:
-        values = belief.extra[name]
-    elif name in SCORES:
-        values = SCORES[name](belief)
-    else:
-        known = ", ".join([*SCORES, *belief.extra])
-        raise InputError(f"unknown score {name!r}; known: {known}")
-    return values.numpy(force=True).astype(np.float64)
+        return belief.extra[name]
+    if name in SCORES:
+        return SCORES[name](belief)
+    known = ", ".join([*SCORES, *belief.extra])
+    raise InputError(f"unknown score {name!r}; known: {known}")
