@@ -9,6 +9,9 @@
 
 from gemfi import scores
 from gemfi._version import __version__
+from gemfi.attach import attach
+from gemfi.backbones.frozen import Frozen
+from gemfi.backbones.tokens import Tokens
 from gemfi.belief import Belief
 from gemfi.calibration import calibrated, fit_temperature
 from gemfi.data import (
@@ -25,6 +28,7 @@ from gemfi.data import (
 )
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.own import task_from_path
+from gemfi.decisions import Costs, Decision, Decisions, Goal, Policy, Verdict
 from gemfi.detectors import DETECTORS, observe
 from gemfi.diagnostics import Finding, Health, diagnose
 from gemfi.errors import (
@@ -40,6 +44,7 @@ from gemfi.errors import (
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.methods import METHODS, PRESETS, EDLConfig, GEMConfig, Head, MethodInfo
 from gemfi.model import Model, build_model
+from gemfi.monitor import Monitor, MonitorState
 from gemfi.normalisation import Normalisation
 from gemfi.outliers import OutlierConfig
 from gemfi.scores import SCORES, Uncertainty, uncertainty
@@ -58,31 +63,42 @@ __all__ = [
     "Belief",
     "CheckFailedError",
     "CheckpointError",
+    "Costs",
+    "Decision",
+    "Decisions",
     "DownloadError",
     "EDLConfig",
     "Evaluation",
     "Finding",
     "FitResult",
+    "Frozen",
     "GEMConfig",
     "GemfiError",
+    "Goal",
     "Head",
     "Health",
     "InputError",
     "MethodInfo",
     "MissingDataError",
     "Model",
+    "Monitor",
+    "MonitorState",
     "NonFiniteLossError",
     "Normalisation",
     "OutlierConfig",
+    "Policy",
     "Role",
     "RoleError",
     "Spectral",
     "Split",
     "Task",
+    "Tokens",
     "TrainConfig",
     "Uncertainty",
+    "Verdict",
     "__version__",
     "as_split",
+    "attach",
     "build_model",
     "calibrated",
     "diagnose",

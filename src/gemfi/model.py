@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from gemfi.backbones import BACKBONES, Stack
+from gemfi.backbones.frozen import cannot_learn
+from gemfi.backbones.tokens import tokens_of
 from gemfi.belief import Belief
 from gemfi.data import Split
 from gemfi.errors import InputError
@@ -34,9 +36,14 @@ class Model(nn.Module):
         torch.Size([5, 3])
 
     Args:
-        backbone: any module that returns (B, D).
+        backbone: any module that returns (B, D). One with an attribute `tokens` (`Tokens`) takes
+            the ids of texts, (B, L). One whose weights ask for no gradients stays in evaluation
+            mode.
         head: of a method.
         normalisation: of the inputs; it becomes the buffers `input_mean` and `input_std`, (C,).
+
+    Attributes:
+        class_names: C names, where they are known.
     """
 
     input_mean: Tensor | None
@@ -47,11 +54,20 @@ class Model(nn.Module):
     ) -> None:
         super().__init__()
         self.backbone, self.head = backbone, head
+        self.tokens = tokens_of(backbone)
+        self.class_names: tuple[str, ...] | None = None
         mean, std = _tensors(normalisation) or (None, None)
         self.register_buffer("input_mean", mean)
         self.register_buffer("input_std", std)
         self.sample_shape: tuple[int, ...] | None = None  # of an input, once it was trained
         self.sample_dtype: torch.dtype | None = None  # uint8 or floating point, likewise
+
+    def train(self, mode: bool = True) -> Self:
+        """As of any module; but batch norm and dropout of a backbone that cannot learn rest."""
+        super().train(mode)
+        if mode and cannot_learn(self.backbone):
+            self.backbone.eval()
+        return self
 
     def features(self, x: Tensor) -> Tensor:
         """Features z (B, D), in float32 under autocast too.
@@ -125,6 +141,8 @@ class Model(nn.Module):
             )
         if x.ndim < 1 or len(x) == 0:
             raise InputError(f"expected at least one input, got shape {tuple(x.shape)}")
+        if self.tokens is not None:
+            return self.tokens.checked(x)  # of any length
         if self.sample_shape is not None and tuple(x.shape[1:]) != self.sample_shape:
             raise InputError(
                 f"this model was trained on inputs {self.sample_shape} in a batch, got shape "
@@ -247,7 +265,14 @@ def _find_width(
             f"{type(backbone).__name__} has no `num_features`: give num_features=D or "
             "example=<a batch of inputs>"
         )
-    x, tensors = scaled(example), _tensors(normalisation)
+    return trial_width(backbone, example, normalisation)
+
+
+def trial_width(backbone: nn.Module, example: Tensor, normalisation: Normalisation | None) -> int:
+    """D by a pass of a batch of inputs, in evaluation mode."""
+    x, tensors, tokens = scaled(example), _tensors(normalisation), tokens_of(backbone)
+    if tokens is not None:
+        x = tokens.checked(x)
     if tensors is not None:
         x = standardised(x, *tensors)
     training = backbone.training

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gemfi import dirichlet
 from gemfi.belief import Belief
+from gemfi.errors import InputError
 
 Score = Callable[[Belief], Tensor]
 _BLOCK = 1 << 23  # pairs of classes held at a time
@@ -207,6 +208,16 @@ def available(belief: Belief) -> list[str]:
         for name, score in SCORES.items()
         if (field := _NEEDS[score]) is None or getattr(belief, field) is not None
     ]
+
+
+def score_of(belief: Belief, name: str) -> Tensor:
+    """A score (N,) by its name in `SCORES`, or that of a detector in the belief's `extra`."""
+    if name in belief.extra:
+        return belief.extra[name]
+    if name in SCORES:
+        return SCORES[name](belief)
+    known = ", ".join([*SCORES, *belief.extra])
+    raise InputError(f"unknown score {name!r}; known: {known}")
 
 
 # -- the decomposition --------------------------------------------------------------------------

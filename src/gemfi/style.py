@@ -5,9 +5,18 @@ Colours are those of Okabe and Ito, which readers with a colour deficiency can t
 
 from __future__ import annotations
 
+import importlib
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gemfi.errors import InputError
+from gemfi.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK, MUTED = "#1f2933", "#5f6b7a"
 
@@ -116,3 +125,22 @@ def styled() -> Iterator[None]:
         settings: Any = mpl.rcParams  # typed by the names of one release
         settings.update(RC)
         yield
+
+
+def require_matplotlib() -> None:
+    """Say how to install it where it is not there."""
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise InputError(f"figures need matplotlib ({error}): pip install 'gemfi[plot]'") from error
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure whole or not at all, in the format of the path's ending."""
+    kind = path.suffix.removeprefix(".").lower()
+    known = figure.canvas.get_supported_filetypes()
+    if kind not in known:
+        raise InputError(f"cannot write a figure as {path.name!r}; endings: {', '.join(known)}")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=DPI)
+    write_atomically(path, buffer.getvalue())

@@ -19,6 +19,7 @@ import torch
 import gemfi
 from gemfi import Model, Normalisation, TrainConfig, build_model, diagnose, evaluate, fit
 from gemfi.data import TASKS, USES, Role, Split, Task, as_split, require_use
+from gemfi.decisions import Policy, operating_points
 from gemfi.detectors import (
     DETECTORS,
     ODIN,
@@ -29,6 +30,7 @@ from gemfi.detectors import (
     observe,
 )
 from gemfi.errors import RoleError
+from gemfi.monitor import Monitor
 from gemfi.runs import RunSpec, train_run
 from gemfi.training.checks import check_run
 
@@ -116,6 +118,17 @@ DOORS: dict[str, tuple[Callable[[Split], object], set[str]]] = {
         lambda s: ODIN.choose_epsilon(model(), split("validation"), s),
         {"ood-validation"},
     ),
+    "policy": (lambda s: Policy.fit(model(), s), {"calibration"}),
+    "policy outside": (
+        lambda s: Policy.fit(model(), split("calibration"), "youden", ood_validation=s),
+        {"ood-validation"},
+    ),
+    "operating points": (lambda s: operating_points(model(), s), {"calibration"}),
+    "operating points outside": (
+        lambda s: operating_points(model(), split("calibration"), {"it": s}),
+        {"ood-validation"},
+    ),
+    "monitor": (lambda s: Monitor.fit(model(), s), {"calibration"}),
     **{
         f"require_use {use}": (lambda s, use=use: require_use(s, use), set(USES[use]))
         for use in USES
@@ -234,6 +247,11 @@ GUARDED = {
     "runs/work.py _health": "diagnose",
     "runs/work.py train_run": "check_run",
     "bench/observation.py training_bank": "require_role",
+    "decisions/operating.py operating_points": "require_use",
+    "decisions/policy.py Policy.fit": "require_use",
+    "decisions/policy.py _ood": "require_role",
+    "interop/lightning.py lightning_module": "require_use",
+    "monitor/monitor.py Monitor.fit": "require_role",
 }
 """File and function -> the guard that it calls."""
 
@@ -281,6 +299,7 @@ REVIEWED = {
     "model.py Model._checked": "asks",
     "methods/mc_dropout.py monte_carlo": "asks",
     "detectors/base.py observe": "asks",
+    "decisions/readings.py read_belief": "compares labels, for Policy.fit and operating_points",
     "detectors/base.py Detector.score": "scores, and learns nothing",
     "detectors/base.py Detector._score": "of Detector.score",
     **{
@@ -306,8 +325,14 @@ REVIEWED = {
     "training/checks.py _check_device": "called by check_run",
     "training/checks.py _check_labels": "called by check_run",
     "training/checks.py _check_pass": "called by check_run",
+    "training/checks.py _check_tokens": "called by check_run",
+    "training/checks.py check_outliers": "made by _Trainer: is there an auxiliary split?",
+    "training/kept.py kept_features": "inputs to features, for _Trainer; labels and role stay",
+    "training/kept.py kept_features.of": "of kept_features",
+    "training/kept.py _name": "a checksum",
     "training/fingerprint.py fingerprint": "made by _Trainer",
     "training/loop.py _Trainer.__init__": "made by fit, after check_run",
+    "interop/lightning.py _Training.__init__": "made by lightning_module",
 }
 """File and function -> why it may take any split that reaches it."""
 

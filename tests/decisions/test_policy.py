@@ -16,12 +16,12 @@ from gemfi.decisions import (
     Costs,
     Decisions,
     Goal,
-    Observed,
     Policy,
+    Readings,
     Verdict,
-    observe,
     operating_points,
     plot_operating_points,
+    read_belief,
 )
 from gemfi.model import Model
 from support.calibrations import drawn, fitted_for_risk
@@ -29,7 +29,7 @@ from support.calibrations import drawn, fitted_for_risk
 
 def fitted(text: str, seed: int = 0, count: int = 600, **more: object) -> Policy:
     observed = drawn(count, np.random.default_rng(seed))
-    return Policy.from_observed(observed, Goal.parse(text), seed=seed, **more)  # type: ignore[arg-type]
+    return Policy.from_readings(observed, Goal.parse(text), seed=seed, **more)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- what is promised
@@ -39,7 +39,7 @@ def test_false_alarms_hold_on_average() -> None:
     rng = np.random.default_rng(0)
     rates = []
     for seed in range(400):
-        policy = Policy.from_observed(drawn(99, rng), Goal(false_alarm=0.1), seed=seed)
+        policy = Policy.from_readings(drawn(99, rng), Goal(false_alarm=0.1), seed=seed)
         rates.append((policy.decide(drawn(200, rng)).verdict == Verdict.UNFAMILIAR).mean())
     assert np.mean(rates) == pytest.approx(0.1, abs=0.005)
 
@@ -51,7 +51,7 @@ def test_false_alarms_hold_in_each_class_only_with_a_reference_for_each() -> Non
         data = drawn(400, rng)
         fresh = drawn(800, rng)
         for conditional, found in rates.items():
-            policy = Policy.from_observed(
+            policy = Policy.from_readings(
                 data, Goal(false_alarm=0.1), num_classes=4 if conditional else None, seed=seed
             )
             alarms = policy.decide(fresh).verdict == Verdict.UNFAMILIAR
@@ -83,7 +83,7 @@ def test_coverage_holds_on_average() -> None:
     rng = np.random.default_rng(3)
     shares = []
     for seed in range(300):
-        policy = Policy.from_observed(
+        policy = Policy.from_readings(
             drawn(100, rng), Goal(false_alarm=0.1, coverage=0.8), seed=seed
         )
         verdicts = policy.decide(drawn(300, rng)).verdict
@@ -94,7 +94,7 @@ def test_coverage_holds_on_average() -> None:
 
 def test_nothing_holds_where_inputs_are_not_exchangeable() -> None:
     rng = np.random.default_rng(4)
-    policy = Policy.from_observed(drawn(2000, rng), Goal(false_alarm=0.05, risk=0.08, delta=0.1))
+    policy = Policy.from_readings(drawn(2000, rng), Goal(false_alarm=0.05, risk=0.08, delta=0.1))
     other = drawn(5000, rng, shift=1.0, error=0.3)
     decisions = policy.decide(other)
     assert (decisions.verdict == Verdict.UNFAMILIAR).mean() > 0.1
@@ -107,7 +107,7 @@ def test_a_level_chosen_by_youden_keeps_its_rate() -> None:
     excess = []
     for seed in range(300):
         ood = drawn(80, rng, shift=2.0)
-        policy = Policy.from_observed(
+        policy = Policy.from_readings(
             drawn(120, rng), Goal(youden=True), ood_validation=[ood], seed=seed
         )
         alarms = (policy.decide(drawn(300, rng)).verdict == Verdict.UNFAMILIAR).mean()
@@ -151,7 +151,7 @@ def test_the_partition_follows_the_seed() -> None:
     observed = drawn(300, np.random.default_rng(0))
     goal = Goal(coverage=0.8)
     first, again, other = (
-        Policy.from_observed(observed, goal, seed=seed).threshold for seed in (0, 0, 1)
+        Policy.from_readings(observed, goal, seed=seed).threshold for seed in (0, 0, 1)
     )
     assert first == again != other
 
@@ -216,8 +216,8 @@ def test_the_summary_says_what_is_promised() -> None:
 def test_costs_move_the_decision() -> None:
     ood = [drawn(300, np.random.default_rng(7), shift=3)]
     observed = drawn(900, np.random.default_rng(0))
-    dear = Policy.from_observed(observed, Goal(costs=Costs(1, 20, 0.05, 0.3)), ood_validation=ood)
-    cheap = Policy.from_observed(observed, Goal(costs=Costs(1, 0.1, 0.05, 0.3)), ood_validation=ood)
+    dear = Policy.from_readings(observed, Goal(costs=Costs(1, 20, 0.05, 0.3)), ood_validation=ood)
+    cheap = Policy.from_readings(observed, Goal(costs=Costs(1, 0.1, 0.05, 0.3)), ood_validation=ood)
     assert dear.level > cheap.level
     assert "expected cost of an input" in dear.summary()
 
@@ -239,7 +239,7 @@ def model(task: Task) -> Model:
 
 def test_a_model_is_observed_as_its_belief_says(model: Model, task: Task) -> None:
     belief = model.predict(task.calibration)
-    observed = observe(belief, "entropy", "max_prob", task.calibration)
+    observed = read_belief(belief, "entropy", "max_prob", task.calibration)
     p = belief.probs().numpy()
     assert observed.label.tolist() == p.argmax(1).tolist()
     assert observed.confidence == pytest.approx(p.max(1))
@@ -263,9 +263,9 @@ def test_a_policy_of_a_model(model: Model, task: Task) -> None:
 def test_scores_of_detectors_count_too(model: Model, task: Task) -> None:
     belief = model.predict(task.calibration)
     belief = replace(belief, extra={"knn": torch.arange(len(belief)).double()})
-    assert observe(belief, "knn", "max_prob").score[5] == 5.0
+    assert read_belief(belief, "knn", "max_prob").score[5] == 5.0
     with pytest.raises(InputError, match=r"unknown score 'nonsense'; known: .*knn"):
-        observe(belief, "nonsense", "max_prob")
+        read_belief(belief, "nonsense", "max_prob")
 
 
 def test_other_roles_are_refused(model: Model, task: Task) -> None:
@@ -286,10 +286,10 @@ def test_bad_requests_are_refused(model: Model, task: Task) -> None:
     with pytest.raises(InputError, match="not both"):
         Policy.fit(model, task.calibration, "youden", risk=0.1)
     with pytest.raises(InputError, match="which labels are wrong"):
-        Policy.from_observed(replace(drawn(50, np.random.default_rng(0)), wrong=None), Goal())
-    few = Observed(*(each[:1] for each in vars(drawn(5, np.random.default_rng(0))).values()))
+        Policy.from_readings(replace(drawn(50, np.random.default_rng(0)), wrong=None), Goal())
+    few = Readings(*(each[:1] for each in vars(drawn(5, np.random.default_rng(0))).values()))
     with pytest.raises(InputError, match="1 calibration samples are too few for 2 stages"):
-        Policy.from_observed(few, Goal(coverage=0.5))
+        Policy.from_readings(few, Goal(coverage=0.5))
 
 
 # ---------------------------------------------------------------- to choose by
@@ -297,7 +297,9 @@ def test_bad_requests_are_refused(model: Model, task: Task) -> None:
 
 def test_operating_points_are_what_policies_do(model: Model, task: Task) -> None:
     points = operating_points(model, task.calibration, task.ood_validation)
-    observed = observe(model.predict(task.calibration), points.score, "max_prob", task.calibration)
+    observed = read_belief(
+        model.predict(task.calibration), points.score, "max_prob", task.calibration
+    )
     assert observed.wrong is not None
     order = np.argsort(observed.doubt, kind="stable")
     assert points.risk[-1] == pytest.approx(observed.wrong.mean())

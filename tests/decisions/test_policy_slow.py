@@ -27,7 +27,7 @@ def test_false_alarms(count: int, level: float, conditional: bool) -> None:
         data = drawn(count, rng, classes=2)
         if conditional:  # both classes with enough samples, whatever was drawn
             data.label[:] = np.arange(count) % 2
-        policy = Policy.from_observed(data, Goal(false_alarm=level), num_classes=classes, seed=seed)
+        policy = Policy.from_readings(data, Goal(false_alarm=level), num_classes=classes, seed=seed)
         alarms += int(policy.decide(drawn(1, rng, classes=2)).verdict[0] == Verdict.UNFAMILIAR)
     assert stats.binomtest(alarms, DRAWS, level, "greater").pvalue > 0.01
     assert conditional or alarms > 0.6 * level * DRAWS

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from gemfi import InputError
-from gemfi.decisions import Goal, Observed, Policy
+from gemfi.decisions import Goal, Policy, Readings
 
 
 def drawn(
@@ -18,7 +18,7 @@ def drawn(
     classes: int = 4,
     error: float = 0.1,
     shift: float = 0.0,
-) -> Observed:
+) -> Readings:
     """Inputs whose doubt tells something about their errors, and whose classes differ in score.
 
     Args:
@@ -32,15 +32,15 @@ def drawn(
     score = rng.normal(shift, 1 + label / 2, size=count)
     doubt = rng.uniform(size=count)
     wrong = rng.uniform(size=count) < 2 * error * doubt
-    return Observed(score, doubt, label, 1 - doubt / 2, wrong)
+    return Readings(score, doubt, label, 1 - doubt / 2, wrong)
 
 
-def fitted_for_risk(observed: Observed, goal: Goal, seed: int) -> Policy:
+def fitted_for_risk(observed: Readings, goal: Goal, seed: int) -> Policy:
     """A policy; one that accepts nothing where no threshold could be proven, which is an error."""
     try:
-        return Policy.from_observed(observed, goal, seed=seed)
+        return Policy.from_readings(observed, goal, seed=seed)
     except InputError as error:
         if "no threshold keeps" not in str(error):
             raise
         bare = Goal(false_alarm=goal.false_alarm)
-        return replace(Policy.from_observed(observed, bare, seed=seed), threshold=-math.inf)
+        return replace(Policy.from_readings(observed, bare, seed=seed), threshold=-math.inf)

@@ -57,12 +57,13 @@ class Split:
     float32, labels become int64 on the device of `x`, and gradients are cut.
 
     Args:
-        x: (N, ...) finite floating point, or uint8 (images).
+        x: (N, ...) finite floating point, or uint8 (images), or integers (N, L) with `tokens`.
         y: (N,) integer labels in 0..C-1; None where there are none (OOD and auxiliary sets only).
         role: what the split may be used for.
         name: for messages and tables.
         num_classes: C, or None where it is not known: then labels only have to be non-negative.
         class_names: C names, or None.
+        tokens: x holds the token ids of texts, for a backbone that takes them; they become int64.
     """
 
     x: Tensor
@@ -71,11 +72,12 @@ class Split:
     name: str
     num_classes: int | None = None
     class_names: tuple[str, ...] | None = None
+    tokens: bool = False
 
     def __post_init__(self) -> None:
         where = f"split {self.name!r}"
         object.__setattr__(self, "role", Role.parse(self.role))
-        object.__setattr__(self, "x", _checked_inputs(self.x, where))
+        object.__setattr__(self, "x", _checked_inputs(self.x, where, self.tokens))
         if self.num_classes is not None and self.num_classes < 1:
             raise InputError(f"{where}: num_classes must be at least 1, got {self.num_classes}")
         if self.class_names is not None and len(self.class_names) != self.num_classes:
@@ -177,7 +179,7 @@ def _is_integer(value: Tensor) -> bool:
     return not floating and value.dtype is not torch.bool
 
 
-def _checked_inputs(x: Tensor, where: str) -> Tensor:
+def _checked_inputs(x: Tensor, where: str, tokens: bool) -> Tensor:
     if not isinstance(x, Tensor):
         raise InputError(f"{where}: x must be a tensor, got {type(x).__name__}; use as_split")
     shape = tuple(x.shape)
@@ -190,11 +192,14 @@ def _checked_inputs(x: Tensor, where: str) -> Tensor:
         )
     if x.numel() == 0:
         raise InputError(f"{where}: x has no features, shape {shape}")
+    if tokens:
+        return _checked_tokens(x, where)
     if x.dtype is torch.uint8:
         return x
     if not x.is_floating_point():
         raise InputError(
-            f"{where}: x must be floating point or uint8, got {x.dtype}; convert it to float32"
+            f"{where}: x must be floating point or uint8, got {x.dtype}; convert it to float32 "
+            "(token ids of texts take tokens=True)"
         )
     x = x.detach().to(torch.float32)
     finite = x.flatten(1).isfinite().all(dim=1)  # (N,)
@@ -205,6 +210,16 @@ def _checked_inputs(x: Tensor, where: str) -> Tensor:
             f"({len(bad)} of {len(x)} samples do)"
         )
     return x
+
+
+def _checked_tokens(x: Tensor, where: str) -> Tensor:
+    if not _is_integer(x) or x.ndim != 2:
+        raise InputError(
+            f"{where}: token ids must be integers (N, L), got {x.dtype} of shape {tuple(x.shape)}"
+        )
+    if int(x.min()) < 0:
+        raise InputError(f"{where}: token ids must not be negative, found {int(x.min())}")
+    return x.to(torch.int64)
 
 
 def _checked_labels(y: Tensor, total: int, num_classes: int | None, where: str) -> Tensor:

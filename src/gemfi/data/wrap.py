@@ -26,6 +26,7 @@ def as_split(
     name: str = "data",
     num_classes: int | None = None,
     class_names: tuple[str, ...] | None = None,
+    tokens: bool = False,
 ) -> Split:
     """Wrap data with a role.
 
@@ -42,6 +43,7 @@ def as_split(
             the largest label plus one, and for other roles unknown: a small set may lack the last
             class.
         class_names: C names.
+        tokens: the inputs are token ids (N, L), for a text model.
 
     Example:
         >>> as_split(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), role="train")
@@ -64,9 +66,10 @@ def as_split(
         labels = None if y is None else _tensor(y, f"{name!r}: y")
     if num_classes is None and class_names is not None:
         num_classes = len(class_names)
-    split = Split(inputs, labels, role, name, num_classes, class_names)
+    split = Split(inputs, labels, role, name, num_classes, class_names, tokens=tokens)
     if num_classes is None and role is Role.TRAIN:
-        return Split(split.x, split.y, role, name, len(split.class_counts), class_names)
+        classes = len(split.class_counts)
+        return Split(split.x, split.y, role, name, classes, class_names, tokens=tokens)
     return split
 
 

@@ -6,20 +6,20 @@
 
 from gemfi.decisions.decision import Decision, Decisions, Verdict
 from gemfi.decisions.goal import Costs, Goal
-from gemfi.decisions.observed import Observed, observe
 from gemfi.decisions.operating import OperatingPoints, operating_points, plot_operating_points
 from gemfi.decisions.policy import Policy
+from gemfi.decisions.readings import Readings, read_belief
 
 __all__ = [
     "Costs",
     "Decision",
     "Decisions",
     "Goal",
-    "Observed",
     "OperatingPoints",
     "Policy",
+    "Readings",
     "Verdict",
-    "observe",
     "operating_points",
     "plot_operating_points",
+    "read_belief",
 ]

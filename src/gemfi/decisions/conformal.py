@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from gemfi import checks
 from gemfi.errors import InputError
@@ -80,6 +79,8 @@ class Reference:
         The level holds on average over calibration sets; of one set it is Beta distributed. With
         groups, of the smallest group.
         """
+        from scipy import stats  # noqa: PLC0415 - slow to import
+
         n = min(len(group) for group in self.groups)
         rank = math.floor(level * (n + 1) + 1e-9)
         if rank == 0:

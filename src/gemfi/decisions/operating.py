@@ -17,10 +17,18 @@ import numpy as np
 from gemfi import metrics
 from gemfi.data import Role, Split, require_role, require_use
 from gemfi.decisions.describe import label
-from gemfi.decisions.observed import Floats, Observed, known_errors, observe
+from gemfi.decisions.readings import Floats, Readings, known_errors, read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.style import INK, MUTED, SET_COLORS, method_color, styled
+from gemfi.style import (
+    INK,
+    MUTED,
+    SET_COLORS,
+    method_color,
+    require_matplotlib,
+    styled,
+    write_figure,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,9 +91,9 @@ def operating_points(
     for split in (ood_validation or {}).values():
         require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
     name = score or model.head.named_scores["epistemic"]
-    known = observe(model.predict(calibration), name, doubt, calibration)
+    known = read_belief(model.predict(calibration), name, doubt, calibration)
     unknown = {
-        each: observe(model.predict(split), name, doubt)
+        each: read_belief(model.predict(split), name, doubt)
         for each, split in (ood_validation or {}).items()
     }
     wrong = known_errors(known)
@@ -103,7 +111,6 @@ def operating_points(
     )
 
 
-@styled()
 def plot_operating_points(
     points: OperatingPoints, policy: Policy | None = None, path: Path | str | None = None
 ) -> Figure:
@@ -114,19 +121,23 @@ def plot_operating_points(
         policy: its place is marked.
         path: also write the figure there; the ending names the format.
     """
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - optional
     from matplotlib.figure import Figure  # noqa: PLC0415 - optional
 
-    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _draw_risk(left, points, policy)
-    _draw_detection(right, points, policy)
+    with styled():
+        figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+        FigureCanvasAgg(figure)
+        left, right = figure.subplots(1, 2)
+        _draw_risk(left, points, policy)
+        _draw_detection(right, points, policy)
     if path is not None:
-        figure.savefig(path)
+        write_figure(figure, Path(path))
     return figure
 
 
 def _detection(
-    known: Observed, unknown: Mapping[str, Observed]
+    known: Readings, unknown: Mapping[str, Readings]
 ) -> tuple[Floats, dict[str, Floats]]:
     """The levels k/(n + 1), and how much of each set has a p-value up to each of them."""
     n = len(known)

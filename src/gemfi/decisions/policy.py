@@ -17,7 +17,7 @@ from gemfi.decisions.conformal import Reference
 from gemfi.decisions.decision import Decisions, Verdict
 from gemfi.decisions.describe import describe
 from gemfi.decisions.goal import Costs, Goal
-from gemfi.decisions.observed import Observed, known_errors, observe
+from gemfi.decisions.readings import Readings, known_errors, read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.plain import from_plain, to_plain
@@ -94,22 +94,22 @@ class Policy:
         wanted = _goal(goal, goals)
         require_use(calibration, "policy")
         name = score or model.head.named_scores["epistemic"]
-        observed = observe(model.predict(calibration), name, doubt, calibration)
+        observed = read_belief(model.predict(calibration), name, doubt, calibration)
         unknown = _ood(model, wanted, ood_validation, name, doubt)
         names = calibration.class_names
         classes = model.head.num_classes if conditional else None
-        policy = cls.from_observed(
+        policy = cls.from_readings(
             observed, wanted, ood_validation=unknown, num_classes=classes, seed=seed, names=names
         )
         return replace(policy, score=name, doubt=doubt, class_names=names)
 
     @classmethod
-    def from_observed(
+    def from_readings(
         cls,
-        observed: Observed,
+        observed: Readings,
         goal: Goal,
         *,
-        ood_validation: Sequence[Observed] = (),
+        ood_validation: Sequence[Readings] = (),
         num_classes: int | None = None,
         seed: int = 0,
         names: Sequence[str] | None = None,
@@ -146,9 +146,9 @@ class Policy:
 
     def __call__(self, belief: Belief) -> Decisions:
         """Decisions on the inputs of a belief, as `model.predict` returns it."""
-        return self.decide(observe(belief, self.score, self.doubt))
+        return self.decide(read_belief(belief, self.score, self.doubt))
 
-    def decide(self, observed: Observed) -> Decisions:
+    def decide(self, observed: Readings) -> Decisions:
         """Decisions on what was observed."""
         p = self.reference.p_values(observed.score, observed.label)
         verdict = np.where(observed.doubt <= self.threshold, Verdict.ACCEPT, Verdict.ABSTAIN)
@@ -167,15 +167,15 @@ class Policy:
 
     # -- the stages ------------------------------------------------------------------------------
 
-    def _p(self, observed: Observed) -> Floats:
+    def _p(self, observed: Readings) -> Floats:
         return self.reference.p_values(observed.score, observed.label)
 
-    def _youden(self, chooser: Observed, ood: Sequence[Observed]) -> float:
+    def _youden(self, chooser: Readings, ood: Sequence[Readings]) -> float:
         unfamiliar = [self._p(each) for each in ood]
         level = choice.youden_level(self._p(chooser), np.concatenate(unfamiliar))
         return min(level, 1 - 1e-9)
 
-    def _with_threshold(self, goal: Goal, parts: Sequence[Observed]) -> Policy:
+    def _with_threshold(self, goal: Goal, parts: Sequence[Readings]) -> Policy:
         judge = parts[-1]
         kept = judge[self._p(judge) > self.level]
         wrong = known_errors(kept)
@@ -198,7 +198,7 @@ class Policy:
             facts["error_bound"] = selection.risk_bound(found, goal.delta)
         return replace(self, threshold=found.value, facts=facts)
 
-    def _by_costs(self, costs: Costs, parts: Sequence[Observed], ood: Sequence[Observed]) -> Policy:
+    def _by_costs(self, costs: Costs, parts: Sequence[Readings], ood: Sequence[Readings]) -> Policy:
         chooser, judge = parts[1], parts[2]
         rows = [(self._p(each), each.doubt) for each in ood]
         unfamiliar = (
@@ -287,7 +287,7 @@ def _ood(
     given: Mapping[str, Split] | Split | None,
     score: str,
     doubt: str,
-) -> list[Observed]:
+) -> list[Readings]:
     """What is observed of the OOD-validation data, where the goal needs them."""
     if not goal.needs_ood:
         if given is not None:
@@ -296,7 +296,7 @@ def _ood(
     splits = [] if given is None else [given] if isinstance(given, Split) else [*given.values()]
     for split in splits:
         require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
-    return [observe(model.predict(split), score, doubt) for split in splits]
+    return [read_belief(model.predict(split), score, doubt) for split in splits]
 
 
 def _needed_parts(goal: Goal) -> int:
@@ -306,7 +306,7 @@ def _needed_parts(goal: Goal) -> int:
     return 1 + goal.youden + (goal.risk is not None or goal.coverage is not None)
 
 
-def _parts(observed: Observed, count: int, seed: int) -> list[Observed]:
+def _parts(observed: Readings, count: int, seed: int) -> list[Readings]:
     if len(observed) < count:
         raise InputError(f"{len(observed)} calibration samples are too few for {count} stages")
     order = np.random.default_rng((_PARTITION, seed)).permutation(len(observed))

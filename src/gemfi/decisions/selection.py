@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from gemfi.errors import InputError
 
@@ -103,6 +102,8 @@ def samples_for_risk(risk: float, delta: float) -> int:
 
 def risk_bound(found: Threshold, delta: float) -> float:
     """The upper Clopper-Pearson bound on the error rate among the accepted, at 1 − delta."""
+    from scipy import stats  # noqa: PLC0415 - slow to import
+
     if found.errors == found.accepted:
         return 1.0
     return float(stats.beta.ppf(1 - delta, found.errors + 1, found.accepted - found.errors))
@@ -124,6 +125,8 @@ def _apply(value: float, doubt: Floats, wrong: Bools) -> Threshold:
 
 def _tails(values: Floats, doubt: Floats, wrong: Bools, risk: float) -> Floats:
     """For each threshold, log P(as few errors among the accepted), if their rate were `risk`."""
+    from scipy import stats  # noqa: PLC0415 - slow to import
+
     order = np.argsort(doubt)
     accepted = np.searchsorted(doubt[order], values, side="right")
     errors = np.append(0, np.cumsum(wrong[order]))[accepted]

@@ -10,12 +10,13 @@ from typing import Self
 
 from tqdm import tqdm
 
-from gemfi.demo.figures import draw_figures, require_matplotlib
+from gemfi.demo.figures import draw_figures
 from gemfi.demo.report import render_report
 from gemfi.demo.runner import PLANS, Plan, run_demo
 from gemfi.demo.table import render
 from gemfi.errors import InputError
 from gemfi.files import to_json, write_atomically
+from gemfi.style import require_matplotlib
 
 
 def main(*, out: str, seed: int, json_file: str | None, quick: bool) -> None:

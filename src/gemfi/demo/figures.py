@@ -6,26 +6,16 @@ canvases of their own (no pyplot), under one style whatever the user's settings 
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gemfi.demo.runner import Run
 from gemfi.demo.table import datasets
-from gemfi.errors import InputError
-from gemfi.style import DPI, styled
+from gemfi.style import DPI, require_matplotlib, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def require_matplotlib() -> None:
-    """Raise now, and not after minutes of training, if figures cannot be drawn."""
-    try:
-        importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise InputError(f"figures need matplotlib ({error}): pip install 'gemfi[plot]'") from error
 
 
 def draw_figures(runs: Sequence[Run]) -> dict[str, bytes]:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gemfi.belief import Belief
-from gemfi.decisions.observed import score_of
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.scores import score_of
 
 
 class OutlierDetector:

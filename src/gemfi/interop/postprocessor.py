@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gemfi.decisions.observed import score_of
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.scores import score_of
 
 
 class Postprocessor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gemfi.training.config import TrainConfig
-from gemfi.training.loop import FitResult, fit
+from gemfi.training.loop import fit
+from gemfi.training.state import FitResult
 
 __all__ = ["FitResult", "TrainConfig", "fit"]

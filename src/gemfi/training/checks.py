@@ -1,4 +1,4 @@
-"""What `fit` refuses before it does anything: roles, shapes, labels, devices."""
+"""What `fit` refuses before it does anything: roles, shapes, labels, devices, outliers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from gemfi.data import Split, require_classes, require_use
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.outliers import OutlierConfig
 from gemfi.training.config import TrainConfig
 
 
@@ -28,12 +29,30 @@ def check_run(
     given = [split for split in (train, validation, auxiliary) if split is not None]
     for split in given:
         _check_alike(train, split)
+        _check_tokens(model, split)
         if split is not auxiliary:
             _check_labels(model, split)
     model.check_channels(train.x)
     _check_augmentation(train, config)
     _check_device(model, given)
     _check_pass(model, train)
+
+
+def check_outliers(model: Model, outliers: OutlierConfig, auxiliary: Split | None) -> None:
+    """Refuse outliers that the method has no use for, and an auxiliary split that has no use."""
+    head = model.head
+    if not outliers.is_none and not head.takes_outliers:
+        raise InputError(f"{head.info.name} has no loss term on outliers: leave outliers= out")
+    wants = outliers.kind == "auxiliary"
+    if wants and auxiliary is None:
+        raise InputError(
+            'outliers of kind "auxiliary" need a split of role auxiliary: give auxiliary='
+        )
+    if auxiliary is not None and not wants:
+        raise InputError(
+            "an auxiliary split was given, but the outliers are of kind "
+            f"{outliers.kind!r}; set outliers=OutlierConfig(kind='auxiliary')"
+        )
 
 
 def _check_alike(train: Split, split: Split) -> None:
@@ -43,6 +62,27 @@ def _check_alike(train: Split, split: Split) -> None:
             f"split {split.name!r} ({split.role}) has samples {tuple(theirs[0])} {theirs[1]}, but "
             f"{train.name!r} has {tuple(mine[0])} {mine[1]}; all splits of a run must agree"
         )
+
+
+def _check_tokens(model: Model, split: Split) -> None:
+    """Texts go to a backbone that takes them, and nothing else does."""
+    if split.tokens and model.tokens is None:
+        raise InputError(
+            f"split {split.name!r} ({split.role}) holds token ids, but this backbone takes "
+            "numbers: attach to a model of texts, or give the backbone an attribute `tokens` of "
+            "the kind Tokens(vocabulary, pad)"
+        )
+    if model.tokens is None:
+        return
+    if not split.tokens:
+        raise InputError(
+            f"split {split.name!r} ({split.role}) holds {split.x.dtype} samples, but this backbone "
+            "takes token ids: make it with Split(..., tokens=True)"
+        )
+    try:
+        model.tokens.checked(split.x)
+    except InputError as error:
+        raise InputError(f"split {split.name!r} ({split.role}): {error}") from None
 
 
 def _check_labels(model: Model, split: Split) -> None:
@@ -73,7 +113,7 @@ def _check_pass(model: Model, train: Split) -> None:
     try:
         with torch.no_grad():
             model.features(train.x[:2])
-    except (RuntimeError, InputError) as error:
+    except (RuntimeError, ValueError) as error:  # an InputError is one
         raise InputError(
             f"the backbone cannot take the samples {tuple(train.x.shape[1:])} of split "
             f"{train.name!r} ({train.role}): {str(error).splitlines()[0]}; build it for them "

@@ -7,18 +7,31 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from gemfi.backbones.frozen import is_frozen
 from gemfi.data import Split
 from gemfi.model import Model
 from gemfi.training.config import TrainConfig
+from gemfi.training.kept import weights_digest
 from gemfi.training.step import TrainingStep
 
 
 def fingerprint(
-    step: TrainingStep, config: TrainConfig, splits: Mapping[str, Split | None]
+    step: TrainingStep,
+    config: TrainConfig,
+    splits: Mapping[str, Split | None],
+    model: Model | None = None,
 ) -> dict[str, Any]:
-    """Method, settings, shape of the model and checksums of the data, for JSON."""
-    model = step.model
+    """Method, settings, shape of the model and checksums of the data, for JSON.
+
+    Args:
+        step: as it is trained.
+        config: how.
+        splits: by name; of a frozen backbone too they are its inputs.
+        model: of which that of the step is a part; None where it is the same.
+    """
+    model = step.model if model is None else model
     named = list(model.named_parameters())
+    frozen = is_frozen(model.backbone)
     return {
         "method": model.head.info.name,
         "head": asdict(model.head.config),
@@ -30,6 +43,8 @@ def fingerprint(
             str([(n, tuple(p.shape), p.requires_grad) for n, p in named]),
         ),
         "data": {name: data_digest(split) for name, split in splits.items() if split},
+        # the checkpoint need not hold these weights
+        **({"frozen": weights_digest(model.backbone)} if frozen else {}),
     }
 
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi import metrics, spectral
+from gemfi.backbones.frozen import cannot_learn
 from gemfi.data import Split
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
 from gemfi.methods.base import DataFacts, Progress
@@ -22,37 +23,24 @@ from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
 from gemfi.training import checkpoint
 from gemfi.training.batches import Features, batches_per_epoch, permutation
-from gemfi.training.checks import check_run
+from gemfi.training.checks import check_outliers, check_run
 from gemfi.training.config import TrainConfig
 from gemfi.training.fingerprint import fingerprint
 from gemfi.training.folder import CHECKPOINT, LOG, alone_in
 from gemfi.training.interrupt import graceful_interrupt
+from gemfi.training.kept import (
+    FOLDER,
+    augmentation_notes,
+    head_alone,
+    keeps_features,
+    kept_features,
+    usable_outliers,
+)
 from gemfi.training.log import RunLog
 from gemfi.training.members import MEMBER, mean_history, member_seed
 from gemfi.training.optimizer import make_optimizer
+from gemfi.training.state import FitResult, RunState
 from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """What a run did.
-
-    Attributes:
-        steps: optimiser steps.
-        seconds: wall time of training, over all sessions of the run.
-        history: a record an epoch: the mean of each loss term, validation NLL and accuracy and, of
-            a mixture, the mean weights of its heads on validation data.
-        best_epoch: the epoch that was kept, with `select="best"`.
-        notes: what the configuration leaves out, and what was done when statistics were fitted.
-        resumed_at: the step from which the last session went on; None for a fresh run.
-    """
-
-    steps: int
-    seconds: float
-    history: list[dict[str, Any]]
-    best_epoch: int | None
-    notes: list[str]
-    resumed_at: int | None
 
 
 def fit(
@@ -64,6 +52,7 @@ def fit(
     auxiliary: Split | None = None,
     outliers: OutlierConfig | None = None,
     run_dir: Path | str | None = None,
+    cache: Path | str | None = None,
     locked: bool = False,
     progress: bool | None = None,
     label: str | None = None,
@@ -75,6 +64,9 @@ def fit(
     and raises KeyboardInterrupt. Dropout draws from torch's global generator (which is restored
     afterwards), so that two runs in two threads of one process would disturb each other.
 
+    The features of a `Frozen` backbone are computed once, in full precision, and its head trains on
+    them; but with an augmentation the backbone runs in every step.
+
     Args:
         model: as `build_model` made it.
         train: a split of role `train`.
@@ -83,32 +75,21 @@ def fit(
         auxiliary: role `auxiliary`, real outliers for a method whose outliers are of that kind.
         outliers: overrides the head's own outliers.
         run_dir: where checkpoint and log go.
+        cache: of a frozen backbone, the folder of its features, which runs can share; None for
+            `features` below `run_dir`, and for memory where there is none.
         locked: the caller is inside `alone_in(run_dir)`; otherwise `fit` keeps others out itself.
         progress: a progress bar: yes, no, or (None) if standard error is a terminal.
         label: what the progress bar calls the run.
     """
     check_run(model, train, validation, auxiliary, config)
     model.sample_shape, model.sample_dtype = tuple(train.x.shape[1:]), train.x.dtype
-    trainer = _Trainer(model, train, validation, config, auxiliary, outliers, run_dir)
+    trainer = _Trainer(model, train, validation, config, auxiliary, outliers, run_dir, cache)
     with (
         contextlib.nullcontext() if locked or run_dir is None else alone_in(Path(run_dir)),
         torch.random.fork_rng(devices=[]),
         graceful_interrupt() as interrupted,
     ):
         return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
-
-
-@dataclass
-class _State:
-    """The counters that a checkpoint keeps."""
-
-    step: int = 0
-    seconds: float = 0.0
-    best_nll: float | None = None
-    best_epoch: int | None = None
-    finished: bool = False
-    notes: list[str] = field(default_factory=list)
-    sums: dict[str, float] = field(default_factory=dict)  # of the loss terms in this epoch
 
 
 class _Trainer:
@@ -121,41 +102,33 @@ class _Trainer:
         auxiliary: Split | None,
         outliers: OutlierConfig | None,
         run_dir: Path | str | None,
+        cache: Path | str | None,
     ) -> None:
-        self.model, self.config = model, config
+        self.whole, self.config = model, config
+        self.keeps = keeps_features(model, config)
+        self.model = head_alone(model) if self.keeps else model  # what is trained
         self.train, self.validation, self.auxiliary = train, validation, auxiliary
-        self.step = TrainingStep(model, outliers, bf16=config.bf16)
-        self._check_outliers()
+        wanted = model.head.outliers if outliers is None else outliers
+        wanted, self.notes = usable_outliers(model, wanted)
+        self.notes += augmentation_notes(model, config)
+        self.step = TrainingStep(self.model, wanted, bf16=config.bf16)
+        check_outliers(model, self.step.outliers, auxiliary)
         self.batches = batches_per_epoch(len(train), config.batch_size)
         self.steps = self.batches * config.epochs
-        self.optimizer = make_optimizer(model, config)
+        self.optimizer = make_optimizer(self.model, config)
         self.generator = torch.Generator()  # of augmentation and outliers
-        self.state = _State()
+        self.state = RunState()
         self.best: dict[str, Tensor] = {}
         self.run_dir = None if run_dir is None else Path(run_dir)
         if self.run_dir is not None and self.run_dir.exists() and not self.run_dir.is_dir():
             raise InputError(f"run_dir {self.run_dir} is a file; give a folder")
+        self.cache = Path(cache) if cache is not None else self.run_dir and self.run_dir / FOLDER
         self.log = RunLog(None if self.run_dir is None else self.run_dir / LOG)
         splits = {"train": train, "validation": validation, "auxiliary": auxiliary}
-        self.fingerprint = {} if run_dir is None else fingerprint(self.step, config, splits)
+        self.fingerprint = {} if run_dir is None else fingerprint(self.step, config, splits, model)
         self.label = ""
         self.resumed_at: int | None = None
         self.saved_at: int | None = None
-
-    def _check_outliers(self) -> None:
-        head = self.model.head
-        if not self.step.outliers.is_none and not head.takes_outliers:
-            raise InputError(f"{head.info.name} has no loss term on outliers: leave outliers= out")
-        wants = self.step.outliers.kind == "auxiliary"
-        if wants and self.auxiliary is None:
-            raise InputError(
-                'outliers of kind "auxiliary" need a split of role auxiliary: give auxiliary='
-            )
-        if self.auxiliary is not None and not wants:
-            raise InputError(
-                "an auxiliary split was given, but the outliers are of kind "
-                f"{self.step.outliers.kind!r}; set outliers=OutlierConfig(kind='auxiliary')"
-            )
 
     # -- the run --------------------------------------------------------------------------------
 
@@ -163,15 +136,16 @@ class _Trainer:
         self.label = label
         self._begin()
         if not self.state.finished:
-            members = self.model.members()
+            members = self.whole.members()
             if members:
                 self._members(members, interrupted, progress)
             else:
+                self._keep_features(interrupted, progress)
                 self._epochs(interrupted, progress)
             self._finish()
             if interrupted.is_set():
                 raise KeyboardInterrupt
-        self.model.eval()
+        self.whole.eval()
         return FitResult(
             steps=self.state.step,
             seconds=self.state.seconds,
@@ -180,6 +154,16 @@ class _Trainer:
             notes=self.state.notes,
             resumed_at=self.resumed_at,
         )
+
+    def _keep_features(self, interrupted: threading.Event, progress: bool | None) -> None:
+        """Put the features of a frozen backbone in the place of the inputs."""
+        if not self.keeps:
+            return
+        started = time.perf_counter()
+        splits = (self.train, self.validation, self.auxiliary)
+        kept = kept_features(self.whole, splits, self.cache, interrupted, progress)
+        self.train, self.validation, self.auxiliary = kept[0] or self.train, *kept[1:]
+        self.state.seconds += time.perf_counter() - started
 
     def _epochs(self, interrupted: threading.Event, progress: bool | None) -> None:
         bar = tqdm(
@@ -209,6 +193,7 @@ class _Trainer:
                 self.validation,
                 replace(self.config, seed=seed),
                 run_dir=None if self.run_dir is None else self.run_dir / f"{MEMBER}{index}",
+                cache=self.cache,
                 progress=progress,
                 label=f"{self.label} {index + 1}/{len(members)}",
             )
@@ -319,14 +304,14 @@ class _Trainer:
     def _finish(self) -> None:
         if self.best:
             self.model.load_state_dict(self.best)
-        spectral.refresh(self.model)
+        spectral.refresh(self.model.head if cannot_learn(self.model.backbone) else self.model)
         started = time.perf_counter()
         validation = None if self.validation is None else Features(self.model, self.validation)
         with torch.no_grad():
             self.model.eval()
             notes = self.model.head.fit_statistics(Features(self.model, self.train), validation)
         self.state.seconds += time.perf_counter() - started
-        notes = [*self.model.head.notes(), *notes]
+        notes = [*self.notes, *self.model.head.notes(), *notes]
         self.state.notes, self.state.finished, self.best = notes, True, {}
         self.log.write(step=self.state.step, finished=True, notes=notes)
         self._save()
@@ -389,6 +374,6 @@ class _Trainer:
         torch.set_rng_state(snapshot.groups["generators"]["torch"])
         self.generator.set_state(snapshot.groups["generators"]["run"])
         self.best = snapshot.groups["best"]
-        self.state = _State(**snapshot.counters)
+        self.state = RunState(**snapshot.counters)
         self.resumed_at = self.saved_at = self.state.step
         self.log.rewind(self.state.step, finished=self.state.finished)

@@ -2,27 +2,26 @@
 
 One safetensors file for each set of images, below `.gemfi/features`. Its name is a digest of
 the weights, the images, their size in the network and the version of the code: other images or
-weights have another file, and none is ever stale. One process extracts at a time, since it takes
-all cores anyway; another that wants the same features waits and finds them.
+weights have another file, and none is ever stale. `Extraction` says what happens if the work is
+broken off, or wanted twice.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from gemfi.backbones.efficientnet_lite import NUM_FEATURES, EfficientNetLite0, prepare
-from gemfi.data.frozen.stored import digest_of, read_tensors, write_tensors
+from gemfi.data.frozen.extraction import Extraction
+from gemfi.data.frozen.stored import digest_of
 from gemfi.data.frozen.weights import pretrained
 from gemfi.errors import InputError
-from gemfi.locks import alone
 from gemfi.places import data_root
 
 SIZE: Final = 96
@@ -44,8 +43,8 @@ def frozen_features(
 ) -> Tensor:
     """The features (N, 1280) of images, float32: from the cache, or computed and put there.
 
-    About 130 images for each second of processor time, and 5 kB each in the cache. A data folder
-    that may not be written to is used without a cache.
+    About 130 images for each second of processor time, and 5 kB each in the cache, which is mapped
+    and not read into memory. A data folder that may not be written to is used without a cache.
 
     Args:
         images: uint8 (N, 3, H, W) of at most 96 × 96 pixels, such as `load("cifar10", "test").x`.
@@ -57,47 +56,21 @@ def frozen_features(
     _check(images)
     folder = data_root() if root is None else Path(root)
     source = pretrained(folder)
-    file = folder / FOLDER / f"{_key(images, source.digest)}.safetensors"
-    found = _load(file, len(images))
-    if found is not None:
-        return found
-    if not keep or not _may_write(file):
-        return extract(source.network, images, name=name, progress=progress)
-    file.parent.mkdir(parents=True, exist_ok=True)
-
-    def waiting() -> None:
-        if progress is not False:
-            print("waiting for another process to extract features", file=sys.stderr)
-
-    with alone(file.with_name(".lock"), waiting):
-        found = _load(file, len(images))  # it may have come
-        if found is None:
-            found = extract(source.network, images, name=name, progress=progress)
-            write_tensors(file, {"features": found}, name=name)
-    return found
-
-
-@torch.no_grad()
-def extract(
-    network: EfficientNetLite0,
-    images: Tensor,
-    *,
-    name: str = "images",
-    progress: bool | None = None,
-) -> Tensor:
-    """Run images (N, 3, H, W) through a network in evaluation mode, a batch at a time."""
     # a third faster on a processor
-    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    features = torch.empty(len(images), NUM_FEATURES)
-    hidden = None if progress is None else not progress
-    with tqdm(
-        total=len(images), desc=f"features of {name}", unit="image", disable=hidden, leave=False
-    ) as bar:
-        for start in range(0, len(images), _BATCH):
-            x = prepare(images[start : start + _BATCH], SIZE)
-            x = x.contiguous(memory_format=torch.channels_last)
-            features[start : start + len(x)] = network(x)
-            bar.update(len(x))
+    network = source.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    run = partial(run_network, network)
+    work = Extraction(run, images, NUM_FEATURES, batch=_BATCH, name=name, progress=progress)
+    file = folder / FOLDER / f"{_key(images, source.digest)}.safetensors"
+    if keep and _may_write(file):
+        return work.kept(file)
+    found = work.stored(file)
+    return work.in_memory() if found is None else found
+
+
+def run_network(network: EfficientNetLite0, images: Tensor) -> Tensor:
+    """The features of a batch of images (B, 3, H, W)."""
+    x = prepare(images, SIZE).contiguous(memory_format=torch.channels_last)
+    features: Tensor = network(x)
     return features
 
 
@@ -115,13 +88,3 @@ def _key(images: Tensor, weights: str) -> str:
 def _may_write(file: Path) -> bool:
     folder = next(each for each in file.parents if each.exists())
     return os.access(folder, os.W_OK)
-
-
-def _load(file: Path, count: int) -> Tensor | None:
-    stored = read_tensors(file, "delete it")
-    if stored is None:
-        return None
-    features = stored[0].get("features")
-    if features is None or features.shape != (count, NUM_FEATURES):
-        raise InputError(f"{file} does not hold the features of {count} images; delete it")
-    return features

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -21,9 +22,21 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
     """A checksum of names, types, shapes and numbers, in any order of the names."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"\n{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.cpu().reshape(-1).numpy().data)
+        digest.update(digest_line(name, tensor.dtype, tensor.shape))
+        digest.update(tensor_bytes(tensor))
     return digest.hexdigest()
+
+
+def digest_line(name: str, kind: torch.dtype, shape: Sequence[int]) -> bytes:
+    """What goes into the checksum before the numbers of a tensor."""
+    return f"\n{name}:{kind}:{tuple(shape)}\n".encode()
+
+
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """The numbers of a tensor of any type, in order; not a copy where it is contiguous."""
+    flat = tensor.detach().cpu().reshape(-1)
+    view: memoryview = flat.view(torch.uint8).numpy().data
+    return view
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], **header: str) -> None:
@@ -35,18 +48,23 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor], **header: str) -> N
     write_atomically(file, save(given, metadata={**header, "digest": digest_of(given)}))
 
 
-def read_tensors(file: Path, remedy: str) -> tuple[dict[str, Tensor], str] | None:
+def read_tensors(
+    file: Path, remedy: str, *, mapped: bool = False
+) -> tuple[dict[str, Tensor], str] | None:
     """The tensors of a file and their checksum; None where there is no file.
 
     Args:
         file: as `write_tensors` left it.
         remedy: what to do if it is damaged, for the message.
+        mapped: leave the numbers in the file, which then must stay as it is: they take memory only
+            while they are looked at. What is written to them is seen by no one else.
     """
     try:
         with safe_open(file, framework="pt") as stored:
             header = stored.metadata() or {}
-            # copies: what was only mapped would change, or fail, with the file
-            tensors = {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            if not mapped:  # copies: what is only mapped would change, or fail, with the file
+                tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     except FileNotFoundError:
         return None
     except _UNREADABLE as error:

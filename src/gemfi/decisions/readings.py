@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from gemfi.belief import Belief
 from gemfi.data import Split
 from gemfi.errors import InputError
-from gemfi.scores import SCORES
+from gemfi.scores import score_of
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class Readings:
     """What a policy reads of beliefs on N inputs.
 
     Attributes:
@@ -39,8 +38,8 @@ class Observed:
     def __len__(self) -> int:
         return len(self.score)
 
-    def __getitem__(self, rows: npt.NDArray[Any]) -> Observed:
-        return Observed(
+    def __getitem__(self, rows: npt.NDArray[Any]) -> Readings:
+        return Readings(
             self.score[rows],
             self.doubt[rows],
             self.label[rows],
@@ -49,7 +48,7 @@ class Observed:
         )
 
 
-def observe(belief: Belief, score: str, doubt: str, labelled: Split | None = None) -> Observed:
+def read_belief(belief: Belief, score: str, doubt: str, labelled: Split | None = None) -> Readings:
     """The two scores, the labels and their probabilities; with labelled data, which are wrong.
 
     Args:
@@ -66,21 +65,11 @@ def observe(belief: Belief, score: str, doubt: str, labelled: Split | None = Non
     values = [
         score_of(belief, name).numpy(force=True).astype(np.float64) for name in (score, doubt)
     ]
-    return Observed(values[0], values[1], label, confidence, wrong)
+    return Readings(values[0], values[1], label, confidence, wrong)
 
 
-def known_errors(observed: Observed) -> Bools:
+def known_errors(observed: Readings) -> Bools:
     """Which labels are wrong, of labelled data."""
     if observed.wrong is None:
-        raise InputError("this needs to know which labels are wrong: observe labelled data")
+        raise InputError("this needs to know which labels are wrong: read a belief with its labelled split")
     return observed.wrong
-
-
-def score_of(belief: Belief, name: str) -> Tensor:
-    """A score (N,) by its name in `SCORES`, or that of a detector in the belief's `extra`."""
-    if name in belief.extra:
-        return belief.extra[name]
-    if name in SCORES:
-        return SCORES[name](belief)
-    known = ", ".join([*SCORES, *belief.extra])
-    raise InputError(f"unknown score {name!r}; known: {known}")

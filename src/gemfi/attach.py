@@ -1,0 +1,220 @@
+"""`attach`: a head that knows when it does not know, on somebody else's network.
+
+    network = AutoModelForImageClassification.from_pretrained("...")
+    model = gemfi.attach(network, num_classes=10, freeze=True)
+    fit(model, train, validation)
+
+Networks of Hugging Face (images and texts), timm and torchvision, and any module that ends in a
+linear layer; none of these libraries is imported.
+"""
+
+from __future__ import annotations
+
+import copy as copying
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from gemfi import checks
+from gemfi.backbones.attached import Attached, FeatureFunction, Part
+from gemfi.backbones.frozen import Frozen
+from gemfi.backbones.heads import Classifier, find_classifier, is_hugging_face
+from gemfi.backbones.tokens import Tokens, tokens_of
+from gemfi.errors import InputError
+from gemfi.methods import method as method_named
+from gemfi.model import Model, build_model, trial_width
+from gemfi.normalisation import Normalisation
+
+_TEXT = "input_ids"  # what Hugging Face calls token ids
+
+
+def attach(
+    model: nn.Module,
+    method: str = "gem-fi",
+    num_classes: int | None = None,
+    *,
+    config: Any = None,
+    features: str | FeatureFunction | None = None,
+    num_features: int | None = None,
+    example: Tensor | None = None,
+    freeze: bool = False,
+    normalisation: Normalisation | None = None,
+    copy: bool = True,
+) -> Model:
+    """A `Model` on the features that the classifier of a network saw.
+
+    The classifier is found, taken away, and a head of the method put in its place. `fit` then
+    trains everything, or the head alone with `freeze=True`; `predict` takes the network's inputs:
+    images (N, 3, H, W), token ids (N, L) or whatever a module of your own takes.
+
+    Args:
+        model: of Hugging Face, timm or torchvision, or any module that ends in a linear layer. It
+            stays as it is: the head stands on a copy.
+        method: a name in `METHODS`.
+        num_classes: C; by default as many as the old classifier had.
+        config: the method's configuration; None for its default.
+        features: where the features are, if they are not what the classifier saw: the name of a
+            part whose output is meant, or `NAME:input` for what goes into it, or a function of the
+            network and a batch of inputs.
+        num_features: D of these features; not needed with an example.
+        example: a batch of inputs, for a trial pass.
+        freeze: the network does not learn: its features are computed once, and the head trains on
+            them.
+        normalisation: of the images, such as that with which the network was trained.
+        copy: False to save the memory: then the classifier of `model` itself is gone afterwards.
+    """
+    method_named(method)  # says at once what is wrong with the name
+    _check_network(model)
+    network = copying.deepcopy(model) if copy else model
+    classifier = _classifier(network, optional=features is not None)
+    count = _num_classes(network, num_classes, classifier)
+    backbone = _backbone(network, classifier, features, num_features)
+    if backbone.tokens is not None and normalisation is not None:
+        raise InputError("normalisation is for images and tables: token ids are not standardised")
+    if backbone.num_features is None or example is not None:
+        backbone.num_features = _tried(backbone, example, normalisation)
+    chosen = Frozen(backbone) if freeze else backbone
+    made = build_model(method, chosen, count, config=config, normalisation=normalisation)
+    made.class_names = _class_names(network, count)
+    return made
+
+
+def _backbone(
+    network: nn.Module,
+    classifier: Classifier | None,
+    features: str | FeatureFunction | None,
+    num_features: int | None,
+) -> Attached:
+    """The network without its classifier, as far as it is known without a trial."""
+    if num_features is not None:
+        checks.whole("num_features", num_features, 1)
+    part, function = _place(network, features)
+    width = num_features if features is not None else _width(network, num_features, classifier)
+    tokens = _tokens(network)
+    settings: Any = getattr(network, "config", None)
+    if getattr(settings, "use_cache", False):
+        settings.use_cache = False  # of a generator of texts; no one asks for it here
+    return Attached(
+        network, width, classifier=classifier, part=part, function=function, tokens=tokens
+    )
+
+
+def _tried(backbone: Attached, example: Tensor | None, normalisation: Normalisation | None) -> int:
+    """D by a trial pass, which must agree with what is known."""
+    width = backbone.num_features
+    if example is None:
+        raise InputError("the width of these features is not known: give num_features= or example=")
+    found = trial_width(backbone, example, normalisation)
+    if width not in (None, found):
+        raise InputError(f"expected {width} features of the network, but the example gives {found}")
+    return found
+
+
+def _check_network(model: object) -> None:
+    if isinstance(model, Model):
+        raise InputError("this is a Model with a head already: build_model takes its `backbone`")
+    if not isinstance(model, nn.Module):
+        raise InputError(f"expected a torch.nn.Module to attach to, got {type(model).__name__}")
+
+
+def _classifier(network: nn.Module, *, optional: bool) -> Classifier | None:
+    """The old classifier; if the features are elsewhere, only the number of its classes counts."""
+    try:
+        return find_classifier(network)
+    except InputError:
+        if optional:
+            return None
+        raise
+
+
+def _place(
+    network: nn.Module, features: str | FeatureFunction | None
+) -> tuple[tuple[str, Part] | None, FeatureFunction | None]:
+    """`features` as a part of the network, or as a function."""
+    if features is None:
+        return None, None
+    if isinstance(features, str):
+        name, _, side = features.partition(":")
+        names = [known for known, _ in network.named_modules() if known]
+        if name not in names or side not in {"", "input", "output"}:
+            top = ", ".join(known for known, _ in network.named_children())
+            raise InputError(
+                f"features={features!r} is no part of {type(network).__name__}; it has {top} and "
+                "the parts of these (NAME, NAME:output or NAME:input)"
+            )
+        return (name, "input" if side == "input" else "output"), None
+    if isinstance(features, nn.Module):
+        raise InputError(
+            "features is a module: one that maps inputs to features needs no attaching; give it to "
+            "build_model, inside Frozen(...) if it is not to learn"
+        )
+    if not callable(features):
+        raise InputError(f"features must be a name or a function, got {type(features).__name__}")
+    return None, features
+
+
+def _num_classes(network: nn.Module, given: int | None, classifier: Classifier | None) -> int:
+    if given is not None:
+        checks.whole("num_classes", given, 2)
+        return int(given)
+    if classifier is None:
+        raise InputError(
+            f"{type(network).__name__} has no classifier to tell the number of classes from: give "
+            "num_classes="
+        )
+    if classifier.num_classes < 2:
+        raise InputError(
+            f"the old head {classifier.name} has {classifier.num_classes} output, as for a "
+            "regression: give num_classes="
+        )
+    return classifier.num_classes
+
+
+def _width(network: Any, given: int | None, classifier: Classifier | None) -> int | None:
+    """D of what the classifier saw, or of the output of a network that has none, if it is known."""
+    known = _own_width(network) if classifier is None else classifier.num_features
+    if given is None or known is None:
+        return known if given is None else given
+    if given != known:
+        who = type(network).__name__ if classifier is None else classifier.name
+        raise InputError(
+            f"num_features is {given}, but {who} has {known} features; leave it out, or say with "
+            "features= where others are"
+        )
+    return known
+
+
+def _own_width(network: Any) -> int | None:
+    """What a network without a classifier says of the width of its output."""
+    settings = getattr(network, "config", None)
+    stages = getattr(settings, "hidden_sizes", None)
+    candidates = (
+        stages[-1] if isinstance(stages, list | tuple) and stages else None,
+        getattr(settings, "hidden_size", None),
+        getattr(network, "head_hidden_size", None),
+        getattr(network, "num_features", None),
+    )
+    return next((each for each in candidates if isinstance(each, int)), None)
+
+
+def _tokens(network: Any) -> Tokens | None:
+    """What a network that takes texts says of its vocabulary."""
+    if not is_hugging_face(network) or network.main_input_name != _TEXT:
+        return tokens_of(network)
+    pad = network.config.pad_token_id
+    if pad is None:
+        raise InputError(
+            f"{type(network).__name__} has no padding id, and texts of different lengths need one: "
+            "set model.config.pad_token_id to that of the tokenizer"
+        )
+    return Tokens(network.get_input_embeddings().num_embeddings, pad)
+
+
+def _class_names(network: Any, count: int) -> tuple[str, ...] | None:
+    """Those of a Hugging Face configuration, unless they only count the classes."""
+    named = getattr(getattr(network, "config", None), "id2label", None)
+    if not isinstance(named, Mapping) or set(named) != set(range(count)):
+        return None
+    names = tuple(str(named[index]) for index in range(count))
+    return None if all(name == f"LABEL_{index}" for index, name in enumerate(names)) else names

@@ -1,0 +1,225 @@
+"""Somebody else's network as a backbone: inputs to the features that its classifier saw.
+
+The classifier is replaced by an identity, and what comes in there is caught on its way. So it does
+not matter what the network does with its output afterwards, or what it returns.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, Literal
+
+import torch
+from torch import Tensor, nn
+
+from gemfi.backbones.heads import REMEDY, Classifier
+from gemfi.backbones.tokens import Tokens
+from gemfi.errors import InputError
+
+FeatureFunction = Callable[[Any, Tensor], Tensor]
+"""A network and a batch of inputs to features (B, D)."""
+
+Part = Literal["input", "output"]
+
+# One list a forward pass, so that threads which ask one model do not get in each other's way.
+_CAUGHT: Final[ContextVar[list[Any] | None]] = ContextVar("caught", default=None)
+
+
+class Attached(nn.Module):
+    """A network that returns features (B, D), whatever it returned before.
+
+    Where the features come from, in this order of the arguments: a function; what goes into or
+    comes out of a part, by its name; what went into the classifier, which is gone; otherwise the
+    network's own output, pooled (`pooled`).
+
+    Args:
+        network: is changed: without the classifier, if there is one.
+        num_features: D; None until it is known.
+        classifier: to take away.
+        part: name of the part, and which of its sides is meant.
+        function: of network and inputs.
+        tokens: for a network that takes texts.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        num_features: int | None,
+        *,
+        classifier: Classifier | None = None,
+        part: tuple[str, Part] | None = None,
+        function: FeatureFunction | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
+        super().__init__()
+        self.network, self.num_features, self.tokens = network, num_features, tokens
+        self.part, self.function = part, function
+        self.has_classifier = classifier is not None and part is None and function is None
+        if classifier is not None and self.has_classifier:
+            network.set_submodule(classifier.name, nn.Identity())
+            self.part = (classifier.name, "input")
+        self.is_checked = not self.has_classifier  # that nothing comes after the classifier
+        self._catch()
+
+    def _catch(self) -> None:
+        if self.part is not None:
+            name, side = self.part
+            layer = self.network.get_submodule(name)
+            if side == "input":
+                layer.register_forward_pre_hook(_catch_input, with_kwargs=True)
+            else:
+                layer.register_forward_hook(_catch_output)
+
+    def extra_repr(self) -> str:
+        """Where the features come from; it is part of what a run is known by."""
+        where = self.part if self.function is None else getattr(self.function, "__qualname__", "")
+        return f"num_features={self.num_features}, features={where}, tokens={self.tokens}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) to (B, D)."""
+        if self.tokens is None:
+            x = x.to(_dtype(self.network, x.dtype))
+        if self.function is not None:
+            return _checked(self.function(self.network, x))
+        caught: list[Any] = []
+        before = _CAUGHT.set(caught)
+        try:
+            output = self._run(x) if self.is_checked else self._run_checked(x)
+        finally:
+            _CAUGHT.reset(before)
+        return _checked(self._features(x, caught, output))
+
+    def _features(self, x: Tensor, caught: list[Any], output: Any) -> Tensor:
+        mask = None if self.tokens is None else self.tokens.mask(x)
+        if self.part is None:
+            return pooled(output, mask)
+        if len(caught) != 1:
+            raise InputError(
+                f"{self.part[0]} of {type(self.network).__name__} ran {len(caught)} times in one "
+                f"pass, and not once; {REMEDY}"
+            )
+        if self.has_classifier and isinstance(caught[0], Tensor) and caught[0].ndim > 2:
+            # a classifier of every position, one of which is chosen afterwards
+            return _first_tensor(output, ("logits",))
+        return caught[0] if self.has_classifier else pooled(caught[0], mask)
+
+    def _run(self, x: Tensor) -> Any:
+        """The network's own forward, with the names that it has for its inputs."""
+        name = getattr(self.network, "main_input_name", None)
+        takes = inspect.signature(self.network.forward).parameters
+        if not isinstance(name, str) or name not in takes:
+            return self.network(x)
+        if self.tokens is None:
+            return self.network(**{name: x})
+        more = {}
+        if "attention_mask" in takes:
+            more["attention_mask"] = self.tokens.mask(x).to(torch.int64)
+        try:
+            return self.network(**{name: x}, **more)
+        except (IndexError, RuntimeError) as error:
+            raise InputError(
+                f"{type(self.network).__name__} cannot take texts of {x.shape[1]} tokens; are they "
+                f"longer than it has positions for? ({str(error).splitlines()[0]})"
+            ) from error
+
+    def _run_checked(self, x: Tensor) -> Any:
+        """The first pass also sees whether any linear layer comes after the classifier."""
+        name = "" if self.part is None else self.part[0]
+        later: list[str] = []
+
+        def note(other: str) -> Callable[..., None]:
+            return lambda *_: later.append(other)
+
+        hooks = [
+            layer.register_forward_pre_hook(note(other))
+            for other, layer in self.network.named_modules()
+            if isinstance(layer, nn.Linear)
+        ]
+        hooks.append(
+            self.network.get_submodule(name).register_forward_pre_hook(lambda *_: later.clear())
+        )
+        try:
+            output = self._run(x)
+        except RuntimeError as error:
+            if _CAUGHT.get():
+                raise self._not_last(later or ["something"]) from error
+            raise
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if later and _CAUGHT.get():
+            raise self._not_last(later)
+        self.is_checked = True
+        return output
+
+    def _not_last(self, later: list[str]) -> InputError:
+        name = "" if self.part is None else self.part[0]
+        return InputError(
+            f"{name} was taken for the classifier of {type(self.network).__name__}, but "
+            f"{', '.join(later[-3:])} comes after it; {REMEDY}"
+        )
+
+
+def pooled(output: Any, mask: Tensor | None = None) -> Tensor:
+    """Features (B, D) from what a network, or a part of one, returns.
+
+    Of several outputs `pooler_output` is taken if there is one, and otherwise the hidden states of
+    the last layer. The positions of a text (B, L, D) are averaged, without the padding; those of an
+    image (B, D, H, W) or (B, L, D) are all averaged.
+
+    Args:
+        output: a tensor, a tuple or a mapping of them.
+        mask: (B, L), True where a position of a text is no padding.
+    """
+    z = _first_tensor(output, ("pooler_output", "last_hidden_state", "logits"))
+    if z.ndim == 4:
+        return z.mean(dim=(2, 3))
+    if z.ndim != 3:
+        return z
+    if mask is None or mask.shape != z.shape[:2]:
+        return z.mean(dim=1)
+    weight = mask.to(z.dtype)[:, :, None]
+    return (z * weight).sum(dim=1) / weight.sum(dim=1)
+
+
+def _first_tensor(output: Any, names: tuple[str, ...]) -> Tensor:
+    """The tensor of one of these names, or the first one."""
+    if isinstance(output, Tensor):
+        return output
+    named = dict(output) if isinstance(output, Mapping) else {}
+    for name in names:
+        found = named.get(name, getattr(output, name, None))
+        if isinstance(found, Tensor):
+            return found
+    values = named.values() if named else output if isinstance(output, tuple | list) else ()
+    for value in values:
+        if isinstance(value, Tensor):
+            return value
+    raise InputError(f"expected a tensor among the outputs, got {type(output).__name__}; {REMEDY}")
+
+
+def _checked(z: object) -> Tensor:
+    if not isinstance(z, Tensor) or z.ndim != 2:
+        shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+        raise InputError(f"expected features (B, D) of a network, got {shape}; {REMEDY}")
+    return z
+
+
+def _dtype(network: nn.Module, given: torch.dtype) -> torch.dtype:
+    """That of the network's weights, which may be half as long as that of the inputs."""
+    parameter = next(network.parameters(), None)
+    return given if parameter is None else parameter.dtype
+
+
+def _catch_input(_layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    caught = _CAUGHT.get()
+    if caught is not None:
+        caught.append(given[0] if given else next(iter(named.values()), None))
+
+
+def _catch_output(_layer: nn.Module, _given: tuple[Any, ...], output: Any) -> None:
+    caught = _CAUGHT.get()
+    if caught is not None:
+        caught.append(output)

@@ -1,0 +1,134 @@
+"""The figure of a stream: the wealth against its limit, and p-values along the stream."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from gemfi.errors import InputError
+from gemfi.metrics import Floats
+from gemfi.monitor.history import History
+from gemfi.monitor.state import MonitorState
+from gemfi.monitor.stream import mean_p
+from gemfi.style import INK, MUTED, SET_COLORS, method_color, require_matplotlib, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+QUIET: Final = method_color("gem-fi")
+ALARM: Final = SET_COLORS["near OOD"]
+EXPECTED: Final = SET_COLORS["ID test"]
+
+_POINTS = 64  # of the lower panel, at most
+_LEAST = 10  # inputs of a point, so that its mean is about normal
+_LIMITS = 3.0  # the wealth is shown up to this power of its limit
+
+
+def draw(state: MonitorState, history: History, reference: int) -> Figure:
+    """The figure, on a canvas of its own.
+
+    Args:
+        state: of the monitor.
+        history: of its stream.
+        reference: how many calibration scores there are.
+    """
+    if state.count == 0:
+        raise InputError("there is nothing to draw yet: the stream has no inputs")
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - optional
+    from matplotlib.figure import Figure  # noqa: PLC0415 - optional
+
+    with styled():
+        figure = Figure(figsize=(6.8, 4.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        _draw_wealth(upper, state, history)
+        _draw_p_values(lower, state, history, reference)
+        figure.align_ylabels()
+    return figure
+
+
+# -- the wealth -----------------------------------------------------------------------------------
+
+
+def _draw_wealth(axes: Axes, state: MonitorState, history: History) -> None:
+    used = -(-state.count // history.stride)
+    peaks = history.peaks[:used] / math.log(10)
+    ends = np.minimum(np.arange(1, used + 1) * history.stride, state.count)
+    top, limit = max(float(peaks.max()), 0.0), state.log10_limit
+    shown = min(max(top, limit), _LIMITS * limit)
+    low = min(float(peaks.min()), 0.0)
+    room = 0.08 * (shown - low)
+    axes.set_ylim(low - room, shown + 2 * room)
+    axes.plot(np.append(0, ends), np.append(0.0, peaks), color=QUIET, lw=1.3)
+    axes.axhline(0.0, color=MUTED, lw=0.6, ls=":")
+    axes.axhline(limit, color=ALARM, lw=1.0, ls="--")
+    axes.annotate(
+        "fires here", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
+        textcoords="offset points", ha="right", color=ALARM, fontsize=8,
+    )  # fmt: skip
+    axes.yaxis.set_major_locator(_whole_numbers(5))
+    axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
+    axes.set_ylabel("evidence of drift")
+    axes.set_title(_title(state, top, shown), loc="left")
+    _mark_alarm(axes, state)
+
+
+def _whole_numbers(most: int | Literal["auto"]) -> MaxNLocator:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - optional
+
+    return MaxNLocator(most, integer=True, steps=[1, 2, 2.5, 5, 10])
+
+
+def _title(state: MonitorState, top: float, shown: float) -> str:
+    if state.fired_at is None:
+        return f"no alarm in {state.count:,} input{'s' if state.count > 1 else ''}"
+    word = "rose" if state.direction == "rise" else "fell"
+    beyond = f"; later $10^{{{top:.0f}}}$" if top > shown else ""
+    return f"alarm at input {state.fired_at:,}: scores {word}{beyond}"
+
+
+def _mark_alarm(axes: Axes, state: MonitorState) -> None:
+    if state.fired_at is not None:
+        axes.axvline(state.fired_at + 1, color=ALARM, lw=0.8)  # when it had been counted
+
+
+# -- the p-values ---------------------------------------------------------------------------------
+
+
+def _draw_p_values(axes: Axes, state: MonitorState, history: History, reference: int) -> None:
+    places, p, sizes = _smoothed(state.count, history, reference)
+    spread = 1.96 * np.sqrt((1 / sizes + 1 / reference) / 12)
+    unusual = np.abs(p - 0.5) > spread
+    axes.axhspan(0.5 - spread[0], 0.5 + spread[0], color=EXPECTED, alpha=0.3, lw=0)
+    axes.axhline(0.5, color=MUTED, lw=0.6, ls=":")
+    axes.plot(places, p, color=INK, lw=0.8, zorder=2)
+    for chosen, color in ((~unusual, INK), (unusual, ALARM)):
+        axes.plot(places[chosen], p[chosen], "o", color=color, ms=3, zorder=3)
+    axes.set_ylim(0, 1)
+    axes.set_xlim(0, state.count)
+    axes.set_ylabel("mean p\n← less familiar")
+    axes.set_xlabel("inputs so far")
+    axes.set_title(
+        f"against calibration data, means of {int(sizes[0]):,}; grey: 95 % of them without drift",
+        loc="left", fontsize=8, fontweight="normal", color=MUTED,
+    )  # fmt: skip
+    axes.xaxis.set_major_locator(_whole_numbers("auto"))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    _mark_alarm(axes, state)
+
+
+def _smoothed(count: int, history: History, reference: int) -> tuple[Floats, Floats, Floats]:
+    """Places, mean p and number of inputs of at most `_POINTS` points; the last may be of fewer."""
+    used = -(-count // history.stride)
+    together = max(-(-used // _POINTS), -(-_LEAST // history.stride))
+    starts = np.arange(0, used, together)
+    sums = np.add.reduceat(history.ranks[:used], starts)
+    ends = np.minimum((starts + together) * history.stride, count)
+    sizes = np.asarray(ends - starts * history.stride, np.float64)
+    places = np.asarray(starts * history.stride + sizes / 2)
+    return places, mean_p(sums / sizes, reference), sizes
