@@ -7,6 +7,8 @@
 >>> evaluate(model, task.test, task.ood_test).row("digits-8-9")["auroc_epistemic"]
 """
 
+from typing import TYPE_CHECKING, Any
+
 from gemfi import scores
 from gemfi._version import __version__
 from gemfi.attach import attach
@@ -51,6 +53,9 @@ from gemfi.scores import SCORES, Uncertainty, uncertainty
 from gemfi.spectral import Spectral
 from gemfi.training import FitResult, TrainConfig, fit
 
+if TYPE_CHECKING:
+    from gemfi.estimator import GEMClassifier
+
 __all__ = [
     "AUGMENTATIONS",
     "DATA_SETS",
@@ -72,6 +77,7 @@ __all__ = [
     "Finding",
     "FitResult",
     "Frozen",
+    "GEMClassifier",
     "GEMConfig",
     "GemfiError",
     "Goal",
@@ -114,3 +120,12 @@ __all__ = [
     "two_moons",
     "uncertainty",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimator when it is first asked for: scikit-learn takes seconds to import."""
+    if name == "GEMClassifier":
+        from gemfi.estimator import GEMClassifier  # noqa: PLC0415 - as above
+
+        return GEMClassifier
+    raise AttributeError(f"module 'gemfi' has no attribute {name!r}")
