@@ -71,5 +71,5 @@ def read_belief(belief: Belief, score: str, doubt: str, labelled: Split | None =
 def known_errors(observed: Readings) -> Bools:
     """Which labels are wrong, of labelled data."""
     if observed.wrong is None:
-        raise InputError("this needs to know which labels are wrong: read a belief with its labelled split")
+        raise InputError("this needs to know which labels are wrong: give the labelled split")
     return observed.wrong
