@@ -1,7 +1,8 @@
 """Put the records and the rendered tables of a bench under version control: `results/NAME`.
 
 Packed records, grid, protocol, cost, claims, manifest, tables as Markdown, CSV and LaTeX, figures
-as PNG. Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report.
+as PNG. Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report. The
+manifest that is kept names what is kept, and nothing else.
 
     python benchmarks/keep_results.py FOLDER
 """
@@ -13,17 +14,19 @@ import shutil
 from pathlib import Path
 
 from gemfi.bench.bench import GRID, PROTOCOL
+from gemfi.bench.rendering import MANIFEST
 from gemfi.bench.results import OVERHEAD, Results
+from gemfi.files import read_json, to_json, write_atomically
 
 RESULTS = Path(__file__).parent.parent / "results"
-_FILES = (PROTOCOL, GRID, OVERHEAD, "claims.json", "claims.md", "manifest.json")
+_FILES = (PROTOCOL, GRID, OVERHEAD, "claims.json", "claims.md")
 _RENDERED = (("tables", ("md", "csv", "tex")), ("figures", ("png",)))
 
 
-def keep(folder: Path) -> Path:
+def keep(folder: Path, below: Path = RESULTS) -> Path:
     """Copy what is worth keeping; returns where it is now."""
     results = Results(folder)
-    target = RESULTS / results.protocol.name
+    target = below / results.protocol.name
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
@@ -38,7 +41,19 @@ def keep(folder: Path) -> Path:
         for path in sorted((folder / part).iterdir()):
             if path.suffix.removeprefix(".") in endings:
                 shutil.copy(path, target / part / path.name)
+    _keep_manifest(folder / MANIFEST, target)
     return target
+
+
+def _keep_manifest(path: Path, target: Path) -> None:
+    """The manifest with the files that were kept."""
+    if not path.exists():
+        return
+    entries = read_json(path, "run gemfi report again, which writes it anew")
+    for entry in entries.values():
+        if "files" in entry:
+            entry["files"] = [name for name in entry["files"] if (target / name).is_file()]
+    write_atomically(target / MANIFEST, to_json(entries, indent=1).encode() + b"\n")
 
 
 if __name__ == "__main__":

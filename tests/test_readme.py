@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from gemfi.cli.methods import detector_table, method_table, preset_table
 
 ROOT = Path(__file__).parents[1]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+QUICK_START, OWN_NETWORK, DECISIONS, OWN_MODEL = re.findall(r"(?ms)^```python\n(.*?)^```", README)
 
 
 def test_the_tables_of_methods_are_the_codes_own() -> None:
@@ -23,11 +25,25 @@ def test_the_tables_of_methods_are_the_codes_own() -> None:
 
 
 def test_the_quick_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _ = re.findall(r"(?ms)^```python\n(.*?)^```", README)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 11
-    exec(compile(code, "README.md", "exec"), {})  # noqa: S102 - our own text
+    assert len([line for line in QUICK_START.splitlines() if line.strip()]) <= 11
+    names: dict[str, Any] = {}
+    exec(compile(QUICK_START, "README.md", "exec"), names)  # noqa: S102 - our own text
     auroc = float(capsys.readouterr().out.splitlines()[-1])
     assert auroc > 80
+    outside = names["task"].ood_test["digits-8-9"].x
+    names |= {"new_x": outside, "stream_x": outside[:40]}
+    exec(compile(DECISIONS, "README.md", "exec"), names)  # noqa: S102
+    assert re.match(r"\w+: label \d, confidence 0\.\d+, p = ", capsys.readouterr().out)
+    assert names["monitor"].state.fired
+
+
+def test_models_and_tables_of_your_own() -> None:
+    x, y = torch.randn(120, 4).numpy(), ["a", "b"] * 60
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    names: dict[str, Any] = {"your_network": network, "X": x, "y": y}
+    exec(compile(OWN_MODEL, "README.md", "exec"), names)  # noqa: S102
+    assert names["model"].head.num_classes == 3
+    assert set(names["classifier"].classes_) == {"a", "b"}
 
 
 def test_links_lead_somewhere() -> None:
@@ -38,7 +54,6 @@ def test_links_lead_somewhere() -> None:
 def test_the_recipe_for_your_own_network_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, code = re.findall(r"(?ms)^```python\n(.*?)^```", README)
     monkeypatch.chdir(tmp_path)
     x = torch.randint(256, (60, 3, 8, 8), dtype=torch.uint8)
     names = {
@@ -47,6 +62,6 @@ def test_the_recipe_for_your_own_network_runs(
         "backbone": nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten()),
         "new_x": x[:3],
     }
-    exec(compile(code.replace("epochs=20", "epochs=1"), "README.md", "exec"), names)  # noqa: S102
+    exec(compile(OWN_NETWORK.replace("epochs=20", "epochs=1"), "README.md", "exec"), names)  # noqa: S102
     assert names["belief"].probs().shape == (3, 10)
     assert (tmp_path / "runs" / "a" / "checkpoint.safetensors").exists()

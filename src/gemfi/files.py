@@ -1,4 +1,4 @@
-"""Writing files: whole or not at all, and JSON that every parser reads."""
+"""Files: written whole or not at all, as JSON that every parser reads, and read with a reason."""
 
 from __future__ import annotations
 
@@ -9,6 +9,21 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from gemfi.errors import CheckpointError
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """What a file of JSON holds, or an error that names it.
+
+    Args:
+        path: of a file that gemfi has written.
+        remedy: what to do about a damaged one, such as "run gemfi bench again".
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"cannot read {path}: {error}; {remedy}") from error
 
 
 def to_json(value: Any, **options: Any) -> str:

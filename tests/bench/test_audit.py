@@ -16,7 +16,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gemfi import metrics
 from gemfi.bench import audit as audit_module
-from gemfi.bench.audit import RULES, Flag, audit, findings
+from gemfi.bench.audit import RULES, Flag, audit
 from gemfi.bench.published import PAIRS, PUBLISHED, Key, Published, bounds
 from gemfi.bench.published.known import KNOWN, SAME_QUANTITY
 from gemfi.errors import InputError
@@ -437,20 +437,6 @@ def test_groups_and_known_problems_are_of_numbers_that_are_there() -> None:
         assert any(known.matches(each) for each in PUBLISHED), known.reason
 
 
-def test_findings_say_each_flag_once(found: dict[Key, tuple[Flag, ...]]) -> None:
-    said = findings()
-    distinct = {flag for flagged in found.values() for flag in flagged}
-    assert len(said) == len(distinct)
-    assert all(any(line.endswith(flag.reason) for line in said) for flag in distinct)
-    severities = [line.split(":")[0] for line in said]
-    assert severities == sorted(severities)
-    assert said[0].startswith(
-        "impossible: table2 gem-mix cifar10>svhn/epistemic; table2b gem-mix cifar10>svhn/epistemic"
-        ": AUPR 90.60±0.23 with AUROC 81.29±1.06"
-    )
-    assert any("table2, table2b, 48 numbers of gem-core, gem-mix, gem-fi:" in line for line in said)
-
-
 def test_every_reason_is_short_and_those_of_rules_name_numbers(
     found: dict[Key, tuple[Flag, ...]],
 ) -> None:
@@ -462,7 +448,6 @@ def test_every_reason_is_short_and_those_of_rules_name_numbers(
 
 def test_no_numbers_no_flags() -> None:
     assert audit([]) == {}
-    assert findings([]) == []
     assert all(rule.__doc__ for rule in RULES)
 
 

@@ -57,3 +57,80 @@ def test_impossible_numbers_carry_their_flag(tmp_path: Path) -> None:
     assert isinstance(theirs, Value)
     assert theirs.flag is not None
     assert theirs.flag.startswith("impossible")
+
+
+# -- why there is no number -----------------------------------------------------------------------
+
+
+def ours(results: Results, task: str, label: str) -> dict[tuple[str, str], object]:
+    """Row and column of the paper -> the cell of ours."""
+    table = of_task(results, task)[f"published-{label}"]
+    return {(str(row.method), str(row.cells[0])): row.cells[1] for row in table.rows}
+
+
+def cifar(**aurocs: float) -> dict[str, object]:
+    sets = {
+        name: {"by_score": {"entropy": {"auroc": value}}, "by_detector": {}}
+        for name, value in aurocs.items()
+    }
+    return {"test": {"id": {"accuracy": 90.0}}, "ood": sets}
+
+
+def test_a_mean_over_sets_of_which_one_is_absent_says_so(tmp_path: Path) -> None:
+    results = made_results(tmp_path / "a", {(MAIN, "gem-fi"): [cifar(svhn=90.0)]})
+    assert ours(results, "cifar10", "table13-cifar10")["gem-fi", "mean_auroc"] == "data absent"
+    both = made_results(tmp_path / "b", {(MAIN, "gem-fi"): [cifar(svhn=90.0, cifar100=80.0)]})
+    value = ours(both, "cifar10", "table13-cifar10")["gem-fi", "mean_auroc"]
+    assert isinstance(value, Value)
+    assert value.mean == 85.0
+
+
+def test_accuracy_on_id_data_needs_no_ood_set(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [cifar(svhn=90.0)]})
+    cells = ours(results, "cifar10", "ood_aupr_auroc")
+    accuracy = cells["cifar10>cifar100", "accuracy"]
+    assert isinstance(accuracy, Value)
+    assert accuracy.mean == 90.0
+    assert cells["cifar10>cifar100", "entropy/auroc"] == "data absent"
+    assert cells["cifar10>svhn", "entropy/aupr_id"] == "no number"
+
+
+def test_without_any_record_nothing_is_absent(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {})
+    assert not results.is_absent("kmnist")
+    cells = ours(results, "mnist", "table2")
+    assert cells["gem-fi", "mnist>kmnist/epistemic"] == "not run"
+    assert "data absent" not in cells.values()
+
+
+def test_a_set_that_was_sought_in_vain_is_absent(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [numbers(97.5)]})
+    assert results.is_absent("fashion-mnist")
+    assert not results.is_absent("kmnist")
+
+
+def test_a_detector_stands_under_its_own_kind_alone(tmp_path: Path) -> None:
+    entry = {"by_score": {}, "by_detector": {"lts": {"aupr_id": 93.0}}}
+    run = {"test": {"id": {}}, "ood": {"kmnist": entry}}
+    cells = ours(made_results(tmp_path, {(MAIN, "softmax"): [run]}), "mnist", "table2")
+    epistemic = cells["lts", "mnist>kmnist/epistemic"]
+    assert isinstance(epistemic, Value)
+    assert epistemic.mean == 93.0
+    assert cells["lts", "mnist>kmnist/aleatoric"] == "no counterpart"
+
+
+def test_rows_are_called_as_in_our_tables(tmp_path: Path) -> None:
+    tables = of_task(made_results(tmp_path, {}), "cifar10")
+    names = {
+        str(row.method): row.name for table in tables.values() for row in table.rows if row.method
+    }
+    assert names["lts"] == "LTS"
+    assert names["maxp"] == "MaxP"
+    assert names["temperature"] == "TS"
+    assert names["ablation-none"] == "none"
+    assert names["ablation-full-without-sn"] == "full without SN"
+    assert names["gem-fi-without-vos"] == "GEM-FI without VOS"
+    assert names["gem-fi+noise"] == "GEM-FI + feature-space noise"
+    assert names["cifar10>tinyimagenet"] == "CIFAR-10 → TinyImageNet"
+    raw = [name for row, name in names.items() if name == row and not row[0].isdigit()]
+    assert raw == []

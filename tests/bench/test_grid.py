@@ -11,6 +11,7 @@ from gemfi.bench.grid import Cell, plan
 from gemfi.bench.protocol import Contestant, Protocol, Rates, Shift, Sweeps
 from gemfi.data import TASKS, Task
 from gemfi.methods.gem_presets import SWITCHES, ablation
+from gemfi.outliers import VOS
 
 BASE = Protocol(
     name="small",
@@ -91,11 +92,21 @@ def test_the_sweeps_change_what_they_say(task: Task) -> None:
     assert heads["outliers/gem-fi+noise seed 0"].outliers.kind == "noise"
 
 
+def test_vos_and_noise_differ_in_the_kind_alone(task: Task) -> None:
+    sweeps = Sweeps(outliers=True, seeds=(0,))
+    specs = {c.title: c.spec for c in plan(replace(BASE, sweeps=sweeps), task)}
+    vos = specs["outliers/gem-fi+vos seed 0"]
+    assert (vos.head.outliers.ratio, vos.head.outliers.start) == (VOS.ratio, VOS.start)
+    noise = replace(vos.head, outliers=replace(vos.head.outliers, kind="noise"))
+    assert specs["outliers/gem-fi+noise seed 0"] == replace(vos, head=noise)
+
+
 def test_an_assembled_ensemble_has_the_runs_of_its_row_as_members(task: Task) -> None:
     both = (Contestant("softmax"), Contestant("ensemble", assembled="softmax"))
     cells = plan(replace(BASE, contestants=both), task)
     (whole,) = [cell for cell in cells if cell.row == "ensemble"]
     assert [each.name for each in whole.members] == [c.spec.name for c in cells[:2]]
+    assert whole.member_keys == tuple(c.key for c in cells[:2])
     assert whole.spec.head.members == 2
 
 
@@ -110,6 +121,18 @@ def test_cells_wait_for_the_learning_rate_of_their_method(task: Task) -> None:
     assert len(rates) == 2 * 2 * 2
     assert all(cell.ready for cell in rates)
     assert not any(cell.ready for cell in cells if cell.group != grid.RATES)
+
+
+def test_rates_are_chosen_for_methods_that_are_run(task: Task) -> None:
+    def methods(protocol: Protocol) -> list[str]:
+        cells = [cell for cell in plan(protocol, task) if cell.group == grid.RATES]
+        return list(dict.fromkeys(cell.spec.method for cell in cells))
+
+    alone = replace(RATED, contestants=(Contestant("softmax"),))
+    assert methods(alone) == ["softmax"]
+    assert methods(replace(alone, sweeps=Sweeps(kl=(0.1,)))) == ["softmax", "gem-fi"]
+    swept = methods(replace(alone, sweeps=Sweeps(outliers=True)))
+    assert set(swept) == {"softmax", "daedl", "re-edl", "gem-fi"}
 
 
 def test_the_rate_of_the_least_mean_nll_is_taken(task: Task) -> None:

@@ -86,6 +86,48 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, message: s
         find_protocol(write(tmp_path, text))
 
 
+MORE = "\n[[contestants]]\n"
+ENSEMBLE = 'method = "ensemble"\nassembled = "softmax"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SMALL + "seeds = []\n", r"contestants\[0\]: seeds of softmax must be different numbers"),
+        (SMALL + "seeds = [0, 0]\n", "seeds of softmax must be different numbers"),
+        (SMALL + "seeds = [-1]\n", "seeds of softmax must be an integer of at least 0"),
+        (SMALL + "\n[sweeps]\nseeds = []\n", "sweeps.seeds must be different numbers"),
+        (SMALL + "\n[sweeps]\nfisher = [0.1, 0.1]\n", "sweeps.fisher must be different"),
+        (SMALL + "\n[sweeps]\nkl = [-3.0]\n", "sweeps.kl must be at least 0"),
+        (SMALL + "\n[sweeps]\ncomponents = [0]\n", "sweeps.components must be an integer of"),
+        (SMALL + "\n[rates]\nvalues = [0.1, 0.1]\n", "rates.values must be different"),
+        (SMALL + "\n[rates]\nvalues = [0.0]\n", "rates.values must be above 0"),
+        (SMALL + "\n[rates]\nseeds = []\n", "rates.seeds must be different numbers"),
+        (SMALL + '\n[shift]\ncorruptions = ["fog", "fog"]\n', "shift.corruptions must be diff"),
+        (SMALL + "\n[shift]\nseverities = [1, 1]\n", "shift.severities must be different"),
+        (SMALL + MORE + 'method = "ensemble"\nassembled = "ensemble"\n', "a row of ensemble;"),
+        (
+            SMALL + MORE + 'method = "edl"\n' + MORE + 'method = "ensemble"\nassembled = "edl"\n',
+            "which is a row of edl; assembled must be a row of softmax: softmax",
+        ),
+        (SMALL + "seeds = [7]\n" + MORE + ENSEMBLE, "softmax, which has one seed"),
+        (SMALL + MORE + ENSEMBLE + "seeds = [1]\n", "seeds of ensemble: it is assembled"),
+        (SMALL + MORE + ENSEMBLE + 'detectors = ["all"]\n', "detectors of ensemble: it is"),
+        (SMALL.replace("title", 'near = ["a"]\nfar = ["a"]\ntitle'), "near and far must be"),
+        (SMALL.replace('"mine"', '"../../x"'), "name must be a small letter or a digit"),
+        (SMALL.replace('"mine"', '""'), "name must be a small letter or a digit"),
+        (SMALL.replace('"mine"', '"Mine"'), "name must be a small letter or a digit"),
+        (SMALL.replace('"mine"', '"digits"'), "that of a protocol of the package"),
+    ],
+)
+def test_what_could_only_fail_later_is_refused_by_its_field(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        find_protocol(write(tmp_path, text))
+    assert "mine.toml" in str(refused.value)
+
+
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"unknown protocol 'digit'; known: .*digits"):
         find_protocol("digit")

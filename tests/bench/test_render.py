@@ -25,13 +25,13 @@ def records(table: Table) -> list[dict[str, str]]:
 
 def test_csv_has_a_line_for_each_cell_then_the_title_and_the_notes() -> None:
     assert render.csv(SAMPLE).startswith(
-        "label,row,section,group,column,mean,std,n,text,flag,keys\n"
-        "table2,EDL,,MNIST → KMNIST,Alea.,97.021,0.804,3,97.02 ± 0.80,,k1 k2\n"
-        "table2,EDL,,MNIST → KMNIST,Epis.,,,,,,\n"
-        "table2,EDL,,,NLL,0.25,,1,0.250,,\n"
-        "table2,EDL,,,one pass,,,,true,,\n"
-        "table2,I-EDL,,MNIST → KMNIST,Alea.,98.34,,1,98.34,,\n"
-        "table2,I-EDL,,MNIST → KMNIST,Epis.,,,,data absent,,\n"
+        "label,row,section,group,column,mean,std,low,high,n,text,flag,keys\n"
+        "table2,EDL,,MNIST → KMNIST,Alea.,97.021,0.804,,,3,97.02 ± 0.80,,k1 k2\n"
+        "table2,EDL,,MNIST → KMNIST,Epis.,,,,,,,,\n"
+        "table2,EDL,,,NLL,0.25,,,,1,0.250,,\n"
+        "table2,EDL,,,one pass,,,,,,true,,\n"
+        "table2,I-EDL,,MNIST → KMNIST,Alea.,98.34,,,,1,98.34,,\n"
+        "table2,I-EDL,,MNIST → KMNIST,Epis.,,,,,,data absent,,\n"
     )
     found = records(SAMPLE)
     assert len(found) == 5 * 4 + 3

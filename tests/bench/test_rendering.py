@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
+from gemfi import locks
+from gemfi.bench import figures, rendering
 from gemfi.bench.manifest import PAPER_FIGURES, PAPER_TABLES
 from gemfi.bench.rendering import MANIFEST, REPORT, Rendered, render
+from gemfi.bench.results import Results
 from gemfi.errors import InputError
 
 
@@ -61,3 +67,94 @@ def test_a_file_in_the_place_of_the_folder_is_refused(small_folder: Path, tmp_pa
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="give a folder for the report"):
         render(small_folder, out=tmp_path / "file")
+
+
+# -- figures, and what is kept of them ------------------------------------------------------------
+
+DRAWN = ("arch", "conf_correct_wrong", "hist-ood", "moons-2d")
+
+
+@pytest.fixture(scope="module")
+def drawn(small_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the bench, rendered with a few figures and one table."""
+    folder = tmp_path_factory.mktemp("drawn") / "bench"
+    shutil.copytree(small_folder, folder, ignore=shutil.ignore_patterns("runs"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "FIGURES", {label: figures.FIGURES[label] for label in DRAWN})
+        patch.setattr(rendering, "TABLES", {"table3": rendering.TABLES["table3"]})
+        patch.setattr(rendering, "CLAIMS", ())
+        render(folder)
+    return folder
+
+
+def test_a_figure_says_which_runs_it_was_drawn_from(drawn: Path) -> None:
+    manifest, results = json.loads((drawn / MANIFEST).read_text()), Results(drawn)
+    rows = [
+        row
+        for row in results.rows()
+        if results.method(row)
+        in ("softmax", "ensemble", "edl", "daedl", "re-edl", "gem-core", "gem-mix", "gem-fi")
+    ]
+    every = {run.key for row in rows for run in results.runs(row)}
+    assert set(manifest["conf_correct_wrong"]["runs"]) == every
+    assert manifest["hist-ood"]["runs"] == [results.runs("gem-fi")[0].key]
+    first = [results.runs(row)[0].key for row in ("daedl", "gem-fi")]
+    assert manifest["arch"]["runs"] == first
+    assert manifest["arch-gemfi"]["runs"] == first
+    assert "not trained" in manifest["moons-2d"]["not_made"]
+
+
+def test_what_a_figure_used_is_not_mixed_with_that_of_others(small_results: Results) -> None:
+    one, other = small_results.watched(), small_results.watched()
+    run = one.runs("gem-fi")[0]
+    one.arrays(run)
+    other.value("edl", lambda _run: 1.0)
+    assert list(one.used) == [run.key]
+    assert list(other.used) == [each.key for each in other.runs("edl")]
+
+
+def test_small_drawings_are_in_the_page_as_vectors(drawn: Path) -> None:
+    page = (drawn / REPORT).read_text(encoding="utf-8")
+    size = (drawn / "figures" / "conf_correct_wrong.svg").stat().st_size
+    assert size < 150_000
+    assert 'download="conf_correct_wrong.svg" href="data:image/svg+xml;base64,' in page
+
+
+def test_kept_results_name_the_files_that_are_kept(drawn: Path, tmp_path: Path) -> None:
+    path = Path(__file__).parents[2] / "benchmarks" / "keep_results.py"
+    spec = importlib.util.spec_from_file_location("keep_results", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    kept = script.keep(drawn, tmp_path)
+    assert kept == tmp_path / "small"
+    manifest = json.loads((kept / MANIFEST).read_text())
+    named = {name for entry in manifest.values() for name in entry.get("files", ())}
+    there = {
+        f"{part}/{each.name}" for part in ("tables", "figures") for each in (kept / part).iterdir()
+    }
+    assert named == there
+    assert manifest["hist-ood"]["files"] == ["figures/hist-ood.png"]
+    before = json.loads((drawn / MANIFEST).read_text())
+    assert {label: entry.get("runs") for label, entry in manifest.items()} == {
+        label: entry.get("runs") for label, entry in before.items()
+    }
+
+
+def test_two_that_render_take_turns(
+    small_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+    monkeypatch.setattr(rendering, "_rendered", lambda *_, **__: begun.set())
+    thread = threading.Thread(target=render, args=(small_folder,), kwargs={"out": tmp_path})
+    with locks.alone(tmp_path / ".report.lock", lambda: None):
+        thread.start()
+        assert not begun.wait(1.0)
+    thread.join(60)
+    assert begun.is_set()
+
+
+def test_an_ensemble_names_its_members_by_their_keys(small_results: Results) -> None:
+    (whole,) = small_results.runs("ensemble")
+    assert whole.members == tuple(run.key for run in small_results.runs("softmax"))

@@ -25,7 +25,6 @@ from gemfi.bench.statistics import (
     bootstrap_ood,
     mean_interval,
     paired_difference,
-    rank_interval,
     spearman,
     verdict,
 )
@@ -247,7 +246,7 @@ def test_what_a_bootstrap_refuses() -> None:
     with pytest.raises(InputError, match="seed must be an integer of at least 0, got -1"):
         bootstrap_ood([0.0], [1.0], "auroc", seed=-1)
     with pytest.raises(InputError, match="level must be above 0 and below 1, got 1"):
-        rank_interval([0.0, 1.0], [1.0, 0.0], level=1.0)
+        bootstrap_ood([0.0], [1.0], "auroc", level=1.0)
     with pytest.raises(InputError, match=r"ood_scores\[1\] is NaN"):
         bootstrap_ood([0.0], [1.0, math.nan], "auroc")
     with pytest.raises(InputError, match="a has scores of 1 OOD samples but b of 2; give those of"):
@@ -268,32 +267,16 @@ def test_spearman_agrees_with_scipy(pairs: list[tuple[int, int]]) -> None:
         assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
 
 
-def test_the_interval_of_ranks_is_that_of_resampled_rows() -> None:
-    x, y = scores(1, 25), scores(1, 25) + scores(2, 25)
-    found = rank_interval(x, y, resamples=60, level=0.9)
-    slow = [stats.spearmanr(x[rows], y[rows]).statistic for (rows,) in draws(60, 25)]
-    assert (found.low, found.high) == pytest.approx(percentiles(slow, 0.9), abs=1e-9)
-    assert found.estimate == spearman(x, y)
-
-
-def test_resamples_without_ranks_are_left_out() -> None:
-    found = rank_interval([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], resamples=200)
-    assert found == Interval(1.0, 1.0, pytest.approx(1.0))
-    constant = rank_interval([1.0, 1.0, 1.0], [0.0, 1.0, 2.0])
-    assert all(map(math.isnan, (constant.low, constant.high, constant.estimate)))
-
-
 def test_what_ranks_refuse() -> None:
     with pytest.raises(InputError, match="two tensors of the same length"):
         spearman([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(InputError, match="some are NaN"):
-        rank_interval([1.0, math.nan], [1.0, 2.0])
+        spearman([1.0, math.nan], [1.0, 2.0])
 
 
 # --- coverage --------------------------------------------------------------------------------
 
 SHIFT = 1.0
-CORRELATION = 0.6
 
 
 def auroc_interval(rng: np.random.Generator) -> tuple[Interval, float]:
@@ -313,14 +296,7 @@ def difference_interval(rng: np.random.Generator) -> tuple[Interval, float]:
     return found, 100 * (first - second)
 
 
-def spearman_interval(rng: np.random.Generator) -> tuple[Interval, float]:
-    """For normal variables ρ_s = 6/π asin(ρ / 2)."""
-    x = rng.normal(size=50)
-    y = CORRELATION * x + math.sqrt(1 - CORRELATION**2) * rng.normal(size=50)
-    return rank_interval(x, y, 80), 6 / math.pi * math.asin(CORRELATION / 2)
-
-
-@pytest.mark.parametrize("simulate", [auroc_interval, difference_interval, spearman_interval])
+@pytest.mark.parametrize("simulate", [auroc_interval, difference_interval])
 def test_a_bootstrap_covers_the_truth_about_as_often_as_it_says(
     simulate: Callable[[np.random.Generator], tuple[Interval, float]],
 ) -> None:

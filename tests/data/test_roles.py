@@ -288,6 +288,10 @@ REVIEWED = {
     "bench/shift.py _first": "of shifted_sets",
     "bench/shift.py _registered": "of shifted_sets",
     "bench/shift.py _small": "of shifted_sets",
+    "bench/shift.py check_shift": "names of corruptions, not data",
+    "bench/shift.py _check_registered": "of check_shift",
+    "bench/shift.py _check_small": "of check_shift",
+    "bench/bench.py _check_sets": "names of sets, not data",
     "data/frozen/task.py _features": "images to features; labels and role stay",
     # a model that is asked: weights do not change
     "bench/observation.py observed_arrays": "asks",
@@ -352,6 +356,7 @@ READERS = {
     "bench/evaluate.py": "judges",
     "bench/estimate.py": "counts inputs to be judged",
     "bench/results.py": "names of sets, not data",
+    "bench/bench.py _check_sets": "names of sets, not data",
     "bench/shift.py": "corrupts what is judged",
     "data/frozen/task.py": "reads a split when it is asked for",
 }

@@ -71,16 +71,6 @@ def audit(entries: Iterable[Published] = PUBLISHED) -> dict[Key, tuple[Flag, ...
     return {key: tuple(sorted(found[key], key=_rank)) for key in numbers if key in found}
 
 
-def findings(entries: Iterable[Published] = PUBLISHED) -> list[str]:
-    """The audit in words: one line for each reason, what is impossible first."""
-    places: dict[Flag, list[Key]] = defaultdict(list)
-    for key, flags in audit(entries).items():
-        for flag in flags:
-            places[flag].append(key)
-    ordered = sorted(places, key=_rank)
-    return [f"{flag.severity}: {_where(places[flag])}: {flag.reason}" for flag in ordered]
-
-
 def brier_below_errors(numbers: Numbers) -> Found:
     """Brier scores that are too small for the errors (`bounds.least_brier`)."""
     for number in numbers.values():
@@ -358,14 +348,6 @@ def _value(number: Published, members: Iterable[Published]) -> str:
 
 def _rank(flag: Flag) -> bool:
     return flag.severity != "impossible"
-
-
-def _where(keys: list[Key]) -> str:
-    """Up to four numbers by name, more by their tables and rows."""
-    if len(keys) <= 4:
-        return "; ".join(" ".join(key) for key in keys)
-    rows = ", ".join(dict.fromkeys(row for _, row, _ in keys))
-    return f"{_labels(keys)}, {len(keys)} numbers of {rows}"
 
 
 def _labels(keys: Iterable[Key]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ from gemfi.bench.evaluate import VALIDATION, assembled, evaluate_cell
 from gemfi.bench.grid import MAIN, RATES, Cell, plan
 from gemfi.bench.protocol import Protocol
 from gemfi.bench.records import RecordFile, RunRecord
-from gemfi.bench.shift import shifted_sets
+from gemfi.bench.shift import check_shift, shifted_sets
 from gemfi.data import Split, Task
+from gemfi.data.registry.tasks import AGAINST
 from gemfi.errors import CheckpointError, InputError
-from gemfi.files import to_json, write_atomically
+from gemfi.files import read_json, to_json, write_atomically
 from gemfi.model import Model
 from gemfi.plain import to_plain
 from gemfi.runs import Run, RunSpec, find_task, train_run
@@ -30,6 +32,7 @@ RUNS: Final = "runs"
 _LOCK: Final = ".bench.lock"
 _POLL: Final = 1.0  # seconds between two looks at what other processes have done
 _DIGITS: Final = 6  # of a number in the records
+_AGAIN: Final = "delete it and run gemfi bench again, which writes it anew"
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,10 @@ class Bench:
         self.protocol, self.folder = protocol, Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file; give a folder for the benchmark")
+        _check_folder(self.folder, protocol)
         self.task = find_task(protocol.task, protocol.own) if task is None else task
+        _check_sets(self.task, protocol)
+        check_shift(self.task, protocol.shift)
         self.file = RecordFile(self.folder)
         self._shifted: dict[str, Split] | None = None
 
@@ -76,7 +82,10 @@ class Bench:
 
         def nll(cell: Cell) -> float | None:
             record = records.get(cell.key)
-            return None if record is None else float(record.numbers[VALIDATION]["id"]["nll"])
+            if record is None:
+                return None
+            found = record.numbers.get(VALIDATION, {}).get("id", {}).get("nll")
+            return math.inf if found is None else float(found)  # null is what was not finite
 
         return plan(self.protocol, self.task, nll)
 
@@ -162,7 +171,7 @@ class Bench:
             key=cell.key,
             title=cell.title,
             spec=cell.spec.to_plain(),
-            members=tuple(each.name for each in cell.members),
+            members=cell.member_keys,
             data=found.data,
             sessions=(*sessions, now),
             training=training,
@@ -213,7 +222,7 @@ class Bench:
         self.folder.mkdir(parents=True, exist_ok=True)
         here = to_plain(SplitFacts.of(self.task.train))
         for record in self.file.read().values():
-            there = record.data["train"]
+            there = record.data.get("train", {})
             if there != here:
                 raise CheckpointError(
                     f"{self.folder} has records of other data: its training split was "
@@ -243,6 +252,43 @@ class Bench:
             write_atomically(self.folder / name, text.encode() + b"\n")
 
 
+def read_protocol(folder: Path) -> Protocol:
+    """What a folder compares, as `protocol.json` in it says."""
+    path = folder / PROTOCOL
+    try:
+        return Protocol.from_plain(read_json(path, _AGAIN), PROTOCOL)
+    except InputError as error:
+        raise CheckpointError(f"{path} is no protocol: {error}; {_AGAIN}") from error
+
+
+def _check_folder(folder: Path, protocol: Protocol) -> None:
+    """Refuse the folder of another benchmark: its grid would be overwritten."""
+    if not (folder / PROTOCOL).exists():
+        return
+    there = read_protocol(folder)
+    for what in ("name", "task"):
+        old, new = getattr(there, what), getattr(protocol, what)
+        if old != new:
+            raise InputError(
+                f"{folder} is the folder of another benchmark: its {what} is {old!r}, that of the "
+                f"given protocol {new!r}; use another folder"
+            )
+
+
+def _check_sets(task: Task, protocol: Protocol) -> None:
+    """Refuse a near or far set that the task does not have, here or elsewhere."""
+    against = AGAINST.get(task.name.removesuffix("-frozen"))
+    tuning = against.validation if against else ()
+    known = [name for name in (*task.ood_test, *task.absent) if name not in tuning]
+    for field, names in (("near", protocol.near), ("far", protocol.far)):
+        for name in names:
+            if name not in known:
+                raise InputError(
+                    f"{field}: {name!r} is no OOD test set of the task {task.name!r}; "
+                    + (f"there are: {', '.join(known)}" if known else "it has none")
+                )
+
+
 def _wanted(cells: Sequence[Cell], only: Callable[[Cell], bool]) -> list[Cell]:
     """The cells that were asked for, and those that they wait for."""
     chosen = [cell for cell in cells if cell.group != RATES and only(cell)]
@@ -258,6 +304,8 @@ def _wanted(cells: Sequence[Cell], only: Callable[[Cell], bool]) -> list[Cell]:
 
 
 def _described(split: Mapping[str, Any]) -> str:
+    if not {"split", "n", "checksum"} <= split.keys():
+        return "not recorded"
     return f"{split['split']} ({split['n']:,} samples, checksum {split['checksum'][:12]})"
 
 

@@ -7,14 +7,17 @@ or is doubtful, carries the finding of the audit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from gemfi.bench.audit import Flag, audit
 from gemfi.bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
 from gemfi.bench.published import PUBLISHED, Key, Published
-from gemfi.bench.results import Pick, Results, mean_of, of_set, of_shift, of_test
+from gemfi.bench.results import Pick, Results, mean_of, of_detector, of_set, of_shift, of_test
 from gemfi.bench.table import Cell, Column, Row, Table, Value
-from gemfi.style import method_label
+from gemfi.bench.tables.common import DATA_ABSENT, NOT_RUN, data_title, is_here
+from gemfi.bench.tables.hyper_parameters import SETTING_LABELS
+from gemfi.bench.tables.labels import OF_PROBABILITY, published_label
 
 _DATA: Final = {"mnist": "mnist", "cifar10": "cifar10", "cifar10-frozen": "cifar10"}
 """Task -> the data set of the paper that it stands for."""
@@ -39,8 +42,25 @@ _TITLES: Final = {
 }
 
 Flags = Mapping[Key, tuple[Flag, ...]]
-Counterpart = tuple[str, str, Pick]
-"""Group, row and number of ours."""
+NO_COUNTERPART: Final = "no counterpart"
+NO_NUMBER: Final = "no number"
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """What of ours stands beside a published number.
+
+    Attributes:
+        group: of the grid.
+        row: of the group.
+        pick: the number of a run.
+        sets: OOD sets that it is of; none for a number of ID data.
+    """
+
+    group: str
+    row: str
+    pick: Pick
+    sets: tuple[str, ...] = ()
 
 
 def comparisons(results: Results) -> list[Table]:
@@ -58,7 +78,7 @@ def audit_table(flags: Flags) -> Table:
     """Every published number with a flag."""
     rows = [
         Row(
-            name=method_label(entry.row),
+            name=_label(entry.row),
             cells=(entry.label, entry.column, _theirs(entry), flag.severity, flag.reason),
             method=entry.row,
         )
@@ -92,7 +112,7 @@ def _table(
         found = flags.get(entry.key, ())
         theirs = _theirs(entry, "; ".join(f"{each.severity}: {each.reason}" for each in found))
         cells: tuple[Cell, ...] = (entry.column, _ours(results, entry), theirs, entry.convention)
-        rows.append(Row(method_label(entry.row), cells, method=entry.row))
+        rows.append(Row(_label(entry.row), cells, method=entry.row))
     return Table(
         label=f"published-{label}",
         title=f"Ours and the paper's: {title}",
@@ -107,6 +127,7 @@ def _table(
         notes=(
             "Budget, network and sets differ from the paper's: see the notes of the protocol.",
             "Ours: AUPR is average precision with ID positive, Brier the sum over classes ×100.",
+            "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
         ),
     )
 
@@ -116,15 +137,28 @@ def _theirs(entry: Published, flag: str = "") -> Value:
 
 
 def _ours(results: Results, entry: Published) -> Cell:
+    """The number of ours, or why there is none."""
     found = _COUNTERPARTS[entry.label](entry)
     if found is None:
-        return "no counterpart"
-    group, row, pick = found
-    name = _set_of(entry)
-    if name is not None and results.is_absent(name):
-        return "data absent"
-    value = results.value(row, pick, group)
-    return "not run" if value is None else value
+        return NO_COUNTERPART
+    runs = results.runs(found.row, found.group)
+    for name in found.sets:
+        if results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
+            return DATA_ABSENT
+    if not runs:
+        return NOT_RUN
+    value = results.value(found.row, found.pick, found.group)
+    return NO_NUMBER if value is None else value
+
+
+def _label(row: str) -> str:
+    """A row of the paper's tables; sets and pairs of them by their own names."""
+    if row in SETTING_LABELS:
+        return SETTING_LABELS[row]
+    known = published_label(row)
+    if known != row:
+        return known
+    return " → ".join(data_title(_SETS.get(name, name)) for name in row.split(">"))
 
 
 # -- counterparts ---------------------------------------------------------------------------------
@@ -149,8 +183,7 @@ def _set_of(entry: Published) -> str | None:
 
 def _row_of(name: str) -> tuple[str, str | None]:
     """The row of ours, and the detector if it is one on the softmax runs."""
-    detectors = {"maxp": "maxp", "lts": "lts", "temperature": "temperature"}
-    return ("softmax", detectors[name]) if name in detectors else (name, None)
+    return ("softmax", name) if name in ("maxp", "lts", "temperature") else (name, None)
 
 
 def _detection(metric: str, group: str = MAIN) -> Callable[[Published], Counterpart | None]:
@@ -160,9 +193,13 @@ def _detection(metric: str, group: str = MAIN) -> Callable[[Published], Counterp
         row, detector = _row_of(_value(entry.row) if group in (FISHER, KL) else entry.row)
         name = _set_of(entry)
         if name is None:
-            return group, row, of_test(entry.metric)
-        kind = detector or entry.column.rpartition("/")[2]
-        return group, row, of_set(name, kind, metric)
+            return Counterpart(group, row, of_test(entry.metric))
+        kind = entry.column.rpartition("/")[2]
+        if detector is None:
+            return Counterpart(group, row, of_set(name, kind, metric), (name,))
+        if kind != ("aleatoric" if detector in OF_PROBABILITY else "epistemic"):
+            return None  # its one score is of the other kind
+        return Counterpart(group, row, of_detector(name, detector, metric), (name,))
 
     return counterpart
 
@@ -175,7 +212,7 @@ def _classification(entry: Published) -> Counterpart | None:
     row, _ = _row_of(entry.row)
     if entry.row == "lts":
         return None  # it scores, and classifies as softmax does
-    return MAIN, row, of_test(entry.metric)
+    return Counterpart(MAIN, row, of_test(entry.metric))
 
 
 def _scaled(entry: Published) -> Counterpart | None:
@@ -183,33 +220,33 @@ def _scaled(entry: Published) -> Counterpart | None:
         return None  # in the table of temperature scaling
     if entry.column == "mean_auroc":
         sets = ("svhn", "cifar100")
-        return MAIN, entry.row, mean_of([of_set(name, "epistemic", "auroc") for name in sets])
-    return MAIN, entry.row, of_test(entry.metric)
+        pick = mean_of([of_set(name, "epistemic", "auroc") for name in sets])
+        return Counterpart(MAIN, entry.row, pick, sets)
+    return Counterpart(MAIN, entry.row, of_test(entry.metric))
 
 
 def _by_score(entry: Published) -> Counterpart | None:
     name = _set_of(entry)
     if name is None or entry.column == "accuracy":
-        return MAIN, "gem-fi", of_test("accuracy")
+        return Counterpart(MAIN, "gem-fi", of_test("accuracy"))
     score, _, metric = entry.column.partition("/")
-    return MAIN, "gem-fi", of_set(name, score, metric)
+    return Counterpart(MAIN, "gem-fi", of_set(name, score, metric), (name,))
 
 
 def _shift(entry: Published) -> Counterpart | None:
     row, _ = _row_of(entry.row)
     severity = entry.column.rpartition("/")[2]
-    return (
-        MAIN,
-        row,
-        of_shift(int(severity) if severity.isdigit() else None, "aleatoric", "aupr_ood"),
-    )
+    level = int(severity) if severity.isdigit() else None
+    return Counterpart(MAIN, row, of_shift(level, "aleatoric", "aupr_ood"))
 
 
 def _outliers(entry: Published) -> Counterpart | None:
     rows = {"gem-fi": "gem-fi+vos", "gem-fi-without-vos": "gem-fi+none"}
     kind, name = entry.column.rpartition("/")[2], _set_of(entry)
     row = rows.get(entry.row, entry.row)
-    return None if name is None else (OUTLIERS, row, of_set(name, kind, "aupr_id"))
+    if name is None:
+        return None
+    return Counterpart(OUTLIERS, row, of_set(name, kind, "aupr_id"), (name,))
 
 
 def _scaler(entry: Published) -> Counterpart | None:
@@ -218,7 +255,7 @@ def _scaler(entry: Published) -> Counterpart | None:
         return None
     if kind == "epistemic":
         kind = "bare_evidence" if entry.row.endswith("without-rho") else "evidence"
-    return MAIN, "gem-fi", of_set(name, kind, "aupr_id")
+    return Counterpart(MAIN, "gem-fi", of_set(name, kind, "aupr_id"), (name,))
 
 
 _COUNTERPARTS: Final[Mapping[str, Callable[[Published], Counterpart | None]]] = {

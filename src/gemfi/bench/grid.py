@@ -12,11 +12,13 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from gemfi.bench.protocol import Contestant, Protocol
 from gemfi.data import Task
 from gemfi.methods import gem_presets, method
+from gemfi.outliers import VOS
 from gemfi.plain import to_plain
 from gemfi.runs import RunSpec, make_spec
 
@@ -52,6 +54,7 @@ class Cell:
             validation data alone.
         detectors: to be fitted on it.
         members: of an assembled ensemble, the specs of the runs that it is made of.
+        member_keys: the keys of those runs.
         ready: whether its learning rate has been chosen.
     """
 
@@ -62,6 +65,7 @@ class Cell:
     evaluation: Mapping[str, Any]
     detectors: tuple[str, ...] = ()
     members: tuple[RunSpec, ...] = ()
+    member_keys: tuple[str, ...] = ()
     ready: bool = True
 
     @property
@@ -89,7 +93,8 @@ def plan(protocol: Protocol, task: Task, nll: Nll = lambda _cell: None) -> list[
     Args:
         protocol: what to compare.
         task: its data; the training samples decide the backbone, and nothing else is read.
-        nll: of a cell on ID validation data; None where it was not run yet.
+        nll: of a cell on ID validation data; None where it was not run yet, infinity where it was
+            not finite.
     """
     planner = _Planner(protocol, task, nll)
     main = planner.methods()
@@ -114,18 +119,20 @@ class _Planner:
 
     # -- learning rates -------------------------------------------------------------------------
 
+    @cached_property
     def rated(self) -> list[str]:
-        """Methods whose learning rate is chosen."""
+        """Methods whose learning rate is chosen: those of the contestants and of the sweeps."""
         if not self.protocol.rates.values:
             return []
         names = [each.method for each in self.protocol.contestants if each.assembled is None]
-        return list(dict.fromkeys([*names, *self._swept()]))
+        swept = [name for _, _, name, _ in self._rows()]
+        return list(dict.fromkeys([*names, *swept]))
 
     def rates(self) -> list[Cell]:
         """The runs that choose."""
         return [
             self._trial(name, rate, seed)
-            for name in self.rated()
+            for name in self.rated
             for rate in self.protocol.rates.values
             for seed in self.protocol.rates.seeds
         ]
@@ -147,10 +154,6 @@ class _Planner:
     def _trial(self, name: str, rate: float, seed: int) -> Cell:
         spec = self._spec(name, seed, rate=rate)
         return Cell(RATES, f"{name} at {rate:g}", seed, spec, {"brief": True})
-
-    def _swept(self) -> list[str]:
-        sweeps = self.protocol.sweeps
-        return [_GEM, *(["daedl", "re-edl"] if sweeps.outliers else [])]
 
     # -- the main tables ------------------------------------------------------------------------
 
@@ -187,6 +190,7 @@ class _Planner:
             row=contestant.name,
             spec=replace(first, method="ensemble", head=config),
             members=tuple(each.spec for each in members),
+            member_keys=tuple(each.key for each in members),
             detectors=(),
             ready=all(each.ready for each in members),
         )
@@ -232,8 +236,11 @@ class _Planner:
             yield OUTLIERS, name, name, {}
             yield OUTLIERS, f"{name}+vos", name, {"outliers": "vos"}
         yield OUTLIERS, _GEM, _GEM, {}
-        for kind in ("none", "vos", "noise"):
+        for kind in ("none", "vos"):
             yield OUTLIERS, f"{_GEM}+{kind}", _GEM, {"outliers": kind}
+        # as many as of VOS, and as late: the two rows differ in the kind alone
+        noise = replace(method(_GEM).default_config(), outliers=replace(VOS, kind="noise"))
+        yield OUTLIERS, f"{_GEM}+noise", _GEM, {"head": noise}
 
     # -- one cell -------------------------------------------------------------------------------
 
@@ -248,7 +255,7 @@ class _Planner:
         **changes: Any,
     ) -> Cell:
         rate, ready = None, True
-        if name in self.rated():
+        if name in self.rated:
             rate = self.rate(name)
             ready = rate is not None
             rate = self.protocol.rates.values[0] if rate is None else rate

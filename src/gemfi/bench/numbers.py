@@ -1,7 +1,7 @@
 """The numbers of a run, from the arrays that it keeps: every metric under every convention.
 
-Percent, except the NLL. A new metric needs no training: `gemfi report` computes the numbers again
-from the arrays where they are at hand.
+Percent, except the NLL. They are computed once, when the run is evaluated, and are read from its
+record after that; as the arrays are kept too, a new metric needs no training.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ that is not known is refused by its name.
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -26,6 +27,25 @@ from gemfi.training import TrainConfig
 
 SEEDS: Final = (0, 1, 2, 3, 42)
 """The paper's."""
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")  # it becomes a folder
+_SOURCE: Final = "softmax"
+"""The method whose runs an ensemble is assembled from."""
+
+
+def _check_values(name: str, values: Sequence[object]) -> None:
+    """Refuse one that is there twice, as the records name it: runs and rows would be double."""
+    shown = [f"{each:g}" if isinstance(each, float) else str(each) for each in values]
+    again = [each for at, each in enumerate(shown) if each in shown[:at]]
+    if again:
+        raise InputError(f"{name} must be different from each other, but {again[0]} is twice there")
+
+
+def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"{name} must be different numbers, at least one, got {list(seeds)}")
+    for seed in seeds:
+        checks.seed(name, seed)
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,12 @@ class Rates:
 
     values: tuple[float, ...] = ()
     seeds: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        _check_values("rates.values", self.values)
+        for value in self.values:
+            checks.number("rates.values", value, above=0)
+        _check_seeds("rates.seeds", self.seeds)
 
 
 @dataclass(frozen=True)
@@ -84,8 +110,21 @@ class Contestant:
     def __post_init__(self) -> None:
         method(self.method)
         detector_names(self.detectors)
-        if self.assembled is not None and self.method != "ensemble":
+        if self.seeds is not None:
+            _check_seeds(f"seeds of {self.name}", self.seeds)
+        if self.assembled is not None:
+            self._check_assembled()
+
+    def _check_assembled(self) -> None:
+        """Nothing is trained for it, so that it has no settings of its own."""
+        if self.method != "ensemble":
             raise InputError(f"assembled is for the ensemble, not for {self.method}")
+        for name in ("seeds", "settings", "outliers", "detectors"):
+            if getattr(self, name):
+                raise InputError(
+                    f"{name} of {self.name}: it is assembled from the runs of {self.assembled}, "
+                    f"so that {name} would change nothing; leave it out"
+                )
 
 
 @dataclass(frozen=True)
@@ -113,6 +152,17 @@ class Sweeps:
     related: bool = False
     seeds: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.seeds is not None:
+            _check_seeds("sweeps.seeds", self.seeds)
+        for name in ("fisher", "kl", "components"):
+            _check_values(f"sweeps.{name}", getattr(self, name))
+        for name in ("fisher", "kl"):
+            for value in getattr(self, name):
+                checks.number(f"sweeps.{name}", value, 0)
+        for count in self.components:
+            checks.whole("sweeps.components", count, 1)
+
 
 @dataclass(frozen=True)
 class Shift:
@@ -131,6 +181,8 @@ class Shift:
 
     def __post_init__(self) -> None:
         checks.whole("shift.images", self.images, 1)
+        _check_values("shift.corruptions", self.corruptions)
+        _check_values("shift.severities", self.severities)
 
 
 @dataclass(frozen=True)
@@ -138,7 +190,7 @@ class Protocol:
     """What is compared, on which data, with which budget.
 
     Attributes:
-        name: of the protocol.
+        name: of the protocol: small letters, digits, '.', '_' and '-'.
         title: one line.
         task: a name in `TASKS`, or the path of a user's own data, from the folder of the file.
         own: how a user's own data are read.
@@ -170,19 +222,14 @@ class Protocol:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.contestants:
-            raise InputError("contestants: there is nothing to compare")
-        rows = [each.name for each in self.contestants]
-        if len(set(rows)) < len(rows):
-            raise InputError(f"contestants: two rows have one name: {', '.join(rows)}")
-        for each in self.contestants:
-            if each.assembled is not None and each.assembled not in rows:
-                raise InputError(
-                    f"contestants: {each.name} is assembled from {each.assembled!r}, which is no "
-                    f"row; there are: {', '.join(rows)}"
-                )
+        if not _NAME.fullmatch(self.name):
+            raise InputError(
+                "name must be a small letter or a digit, then such, '.', '_' or '-', as it "
+                f"becomes the name of a folder; got {self.name!r}"
+            )
+        _check_rows(self.contestants, self.seeds)
         _check_seeds("seeds", self.seeds)
-        _check_seeds("rates.seeds", self.rates.seeds)
+        _check_values("near and far", (*self.near, *self.far))
         self.train_changes()
 
     def train_changes(self) -> dict[str, Any]:
@@ -228,7 +275,7 @@ def find_protocol(name: str) -> Protocol:
     """
     if name in built_in():
         file = resources.files("gemfi.bench") / "protocols" / f"{name}.toml"
-        return _parsed(file.read_text(encoding="utf-8"), name, Path())
+        return _parsed(file.read_bytes(), name, Path())
     path = Path(name)
     if not _is_toml(name):
         raise InputError(
@@ -237,32 +284,59 @@ def find_protocol(name: str) -> Protocol:
         )
     if not path.is_file():
         raise InputError(f"protocol {path} does not exist: no such file")
-    return _parsed(path.read_text(encoding="utf-8"), str(path), path.parent)
+    protocol = _parsed(path.read_bytes(), str(path), path.parent)
+    if protocol.name in built_in():
+        raise InputError(
+            f"{path}: name {protocol.name!r} is that of a protocol of the package; give yours "
+            "another"
+        )
+    return protocol
 
 
-def _parsed(text: str, where: str, folder: Path) -> Protocol:
+def _parsed(data: bytes, where: str, folder: Path) -> Protocol:
     try:
-        plain = tomllib.loads(text)
+        plain = tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} is no TOML: {error}; save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where} is no TOML: {error}") from error
     protocol = Protocol.from_plain(plain, where)
     if protocol.task in TASKS:
         return protocol
-    data = (folder / protocol.task).resolve()
-    if not data.exists():
+    found = (folder / protocol.task).resolve()
+    if not found.exists():
         raise InputError(
             f"{where}: task {protocol.task!r} is neither a known task ({', '.join(TASKS)}) nor a "
-            f"file or folder: {data} does not exist"
+            f"file or folder: {found} does not exist"
         )
-    return replace(protocol, task=str(data))
+    return replace(protocol, task=str(found))
 
 
 def _is_toml(name: str) -> bool:
     return name.endswith(".toml")
 
 
-def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"{name} must be different numbers, at least one, got {list(seeds)}")
-    for seed in seeds:
-        checks.seed(name, seed)
+def _check_rows(contestants: Sequence[Contestant], seeds: Sequence[int]) -> None:
+    """Rows of different names, and ensembles of rows that they can be assembled from."""
+    if not contestants:
+        raise InputError("contestants: there is nothing to compare")
+    rows = {each.name: each for each in contestants}
+    if len(rows) < len(contestants):
+        names = ", ".join(each.name for each in contestants)
+        raise InputError(f"contestants: two rows have one name: {names}")
+    for each in contestants:
+        if each.assembled is None:
+            continue
+        source = rows.get(each.assembled)
+        if source is None or source.method != _SOURCE:
+            why = "no row" if source is None else f"a row of {source.method}"
+            known = [name for name, row in rows.items() if row.method == _SOURCE]
+            raise InputError(
+                f"contestants: {each.name} is assembled from {each.assembled!r}, which is {why}; "
+                f"assembled must be a row of {_SOURCE}: {', '.join(known) or 'there is none'}"
+            )
+        if len(seeds if source.seeds is None else source.seeds) < 2:
+            raise InputError(
+                f"contestants: {each.name} is assembled from {each.assembled}, which has one seed; "
+                "an ensemble needs at least two"
+            )

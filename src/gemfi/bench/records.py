@@ -16,6 +16,8 @@ import gzip
 import io
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ import numpy.typing as npt
 from gemfi import locks
 from gemfi.errors import CheckpointError
 from gemfi.files import to_json, write_atomically
+from gemfi.plain import from_plain
 
 RECORDS: Final = "records.jsonl"
 PACKED: Final = "records.jsonl.gz"
@@ -46,7 +49,7 @@ class RunRecord:
         key: of its cell.
         title: of the cell for which it was done first.
         spec: its configuration, as JSON values.
-        members: keys of the runs that it was assembled from.
+        members: keys of the runs that it was assembled from; in old records names of theirs.
         data: set -> name, role, size and checksum.
         sessions: environments in which it was trained and evaluated.
         training: steps, seconds, parameters, best epoch and notes.
@@ -66,7 +69,7 @@ class RunRecord:
     training: Mapping[str, Any]
     seconds: Mapping[str, float]
     scores: Mapping[str, str]
-    numbers: Mapping[str, Any]
+    numbers: Mapping[str, Mapping[str, Any]]
     absent: Mapping[str, str]
     detectors: Mapping[str, Any]
 
@@ -76,13 +79,12 @@ class RunRecord:
         return to_json(plain, sort_keys=True)
 
     @classmethod
-    def read(cls, text: str, where: str) -> RunRecord:
+    def read(cls, line: str | bytes, where: str) -> RunRecord:
         """From one line of JSON."""
         try:
-            plain = json.loads(text)
-            plain["members"], plain["sessions"] = tuple(plain["members"]), tuple(plain["sessions"])
-            return cls(**plain)
-        except (ValueError, TypeError, KeyError) as error:
+            text = line if isinstance(line, str) else line.decode()
+            return from_plain(cls, json.loads(text), "record")
+        except ValueError as error:  # of UTF-8, of JSON, or of the fields
             raise CheckpointError(
                 f"{where} is no record of a run ({error}); delete that line, and the run is done "
                 "again"
@@ -105,18 +107,18 @@ class RecordFile:
     def read(self) -> dict[str, RunRecord]:
         """Key -> record; those of a packed file, as `pack` writes it, too."""
         found = {}
-        for path, text in self._texts():
-            for number, line in enumerate(text.split("\n")[:-1], start=1):
+        for path, data in self._files():
+            for number, line in enumerate(data.split(b"\n")[:-1], start=1):
                 record = RunRecord.read(line, f"{path} line {number}")
                 found[record.key] = record
         return found
 
-    def _texts(self) -> Iterator[tuple[Path, str]]:
+    def _files(self) -> Iterator[tuple[Path, bytes]]:
         packed = self.folder / PACKED
         if packed.exists():
-            yield packed, gzip.decompress(packed.read_bytes()).decode()
+            yield packed, _unpacked(packed)
         if self.path.exists():
-            yield self.path, self.path.read_text(encoding="utf-8")
+            yield self.path, self.path.read_bytes()
 
     def pack(self, folder: Path) -> Path:
         """Write every record into one compressed file of another folder, the same bytes each time.
@@ -156,6 +158,17 @@ class RecordFile:
             yield locks.try_lock(file)
 
 
+def _unpacked(path: Path) -> bytes:
+    data = path.read_bytes()
+    try:
+        return gzip.decompress(data)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise CheckpointError(
+            f"cannot read {path}: {error}; put a whole copy of it there, or delete it, and its "
+            "runs are done again"
+        ) from error
+
+
 def write_arrays(path: Path, sets: Sets) -> None:
     """Every array as `set//array` in one compressed file, whole or not at all."""
     buffer = io.BytesIO()
@@ -168,13 +181,14 @@ def read_arrays(path: Path) -> Sets:
     """The inverse of `write_arrays`."""
     found: Sets = {}
     try:
-        with np.load(path, allow_pickle=False) as file:
-            for name in file.files:
-                group, _, key = name.partition("//")
-                found.setdefault(group, {})[key] = file[name]
-    except (OSError, ValueError) as error:
+        with zipfile.ZipFile(path) as file:
+            for member in file.namelist():
+                name, key = member.removesuffix(".npy").split("//")
+                with file.open(member) as opened:
+                    found.setdefault(name, {})[key] = np.lib.format.read_array(opened)
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError(
-            f"cannot read {path}: {error}; delete it and its line in {RECORDS}, and the run is "
-            "evaluated again"
+            f"cannot read {path}: {error}; delete it and the line of {path.stem} in {RECORDS}, and "
+            "the run is evaluated again"
         ) from error
     return found

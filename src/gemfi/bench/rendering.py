@@ -7,6 +7,9 @@
 | `claims.json`, `claims.md` | the ledger |
 | `tables/LABEL.md`, `.csv`, `.tex`, `.html` | the tables |
 | `figures/LABEL.png`, `.svg`, `.pdf` | the figures |
+
+The runs of a table are those of its numbers, the runs of a figure those that it was drawn from. The
+figures of toys have none: their models are no runs of the grid.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ from typing import Any, Final
 
 from tqdm import tqdm
 
+from gemfi import locks
 from gemfi.bench.claims import CLAIMS, Finding, ledger
 from gemfi.bench.comparison import comparisons
 from gemfi.bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
 from gemfi.bench.render import csv, html, latex, markdown
 from gemfi.bench.report import Claim as Shown
 from gemfi.bench.report import Content, FigureFile, Missing, page
-from gemfi.bench.results import Results
+from gemfi.bench.results import Results, require_bench
 from gemfi.bench.summary import summary
 from gemfi.bench.table import Table, Value
 from gemfi.bench.tables import TABLES, Maker
@@ -35,6 +39,7 @@ from gemfi.runs.text import duration
 
 REPORT: Final = "report.html"
 MANIFEST: Final = "manifest.json"
+_LOCK: Final = ".report.lock"
 _FORMS: Final = {"md": markdown, "csv": csv, "tex": latex, "html": html}
 
 
@@ -64,16 +69,24 @@ def render(
 ) -> Rendered:
     """Write tables, figures, claims and report of a bench; nothing is trained.
 
+    One process at a time: they would write the same files.
+
     Args:
         folder: of the bench.
         out: where to write; None for the same folder.
         figures: False for tables and claims alone.
         progress: a bar: yes, no, or (None) if standard error is a terminal.
     """
-    results = Results(folder)
+    require_bench(Path(folder))
     target = Path(folder) if out is None else Path(out)
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; give a folder for the report")
+    target.mkdir(parents=True, exist_ok=True)
+    with locks.alone(target / _LOCK, lambda: None):
+        return _rendered(Results(folder), target, progress, figures=figures)
+
+
+def _rendered(results: Results, target: Path, progress: bool | None, *, figures: bool) -> Rendered:
     work = _Work(results, target, progress)
     tables = work.tables()
     drawn = work.figures() if figures else []
@@ -134,17 +147,18 @@ class _Work:
 
         made: list[FigureFile | Missing] = []
         for label, entry in self._bar(FIGURES, "figures"):
+            watched = self.results.watched()
             try:
-                figure = entry.draw(self.results)
+                figure = entry.draw(watched)
             except Unavailable as reason:
                 self.reasons[label] = str(reason)
                 made.append(Missing(label, entry.title, str(reason)))
                 continue
             saved = save(figure, self.target / "figures", label)
             paths = [str(path.relative_to(self.target)) for path in saved.values()]
-            self.files[label] = {"files": paths, "runs": []}
-            png = saved["png"].read_bytes()
-            made.append(FigureFile(label, entry.title, entry.caption, png))
+            self.files[label] = {"files": paths, "runs": list(watched.used)}
+            png, svg = saved["png"].read_bytes(), saved["svg"].read_bytes()
+            made.append(FigureFile(label, entry.title, entry.caption, png, svg))
         for panel, parent in PARENT.items():
             if parent in self.files:
                 self.files[panel] = self.files[parent] | {"panel_of": parent}

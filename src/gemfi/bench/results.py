@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from gemfi.bench.bench import GRID, PROTOCOL
+from gemfi.bench.bench import GRID, PROTOCOL, read_protocol
 from gemfi.bench.grid import MAIN
-from gemfi.bench.protocol import Protocol
 from gemfi.bench.records import RecordFile, RunRecord, Sets, read_arrays
 from gemfi.bench.table import Value
 from gemfi.data.registry.tasks import AGAINST
 from gemfi.errors import CheckpointError, InputError
+from gemfi.files import read_json
+from gemfi.plain import from_plain
 
 OVERHEAD: Final = "overhead.json"
 
@@ -40,21 +41,30 @@ class Results:
 
     Args:
         folder: of the bench.
+
+    Attributes:
+        used: keys of the runs whose arrays or numbers it was asked for so far, in that order.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        for name in (PROTOCOL, GRID):
-            if not (self.folder / name).is_file():
-                raise InputError(
-                    f"{self.folder} is no folder of a benchmark: it has no {name}; give one that "
-                    "gemfi bench has written"
-                )
-        self.protocol = Protocol.from_plain(_json(self.folder / PROTOCOL), PROTOCOL)
-        self.grid = [Planned(**each) for each in _json(self.folder / GRID)]
+        require_bench(self.folder)
+        self.protocol = read_protocol(self.folder)
+        self.grid = _read_grid(self.folder / GRID)
+        self.used: dict[str, None] = {}
         self.file = RecordFile(self.folder)
         self.records = self.file.read()
         self._arrays = lru_cache(maxsize=32)(self._read)
+
+    def watched(self) -> Results:
+        """The same results, read once, with a list of their own of what they are asked for."""
+        twin = copy.copy(self)
+        twin.used = {}
+        return twin
+
+    def use(self, run: RunRecord) -> None:
+        """Remember that something was made from a run; `arrays` and `value` do so themselves."""
+        self.used[run.key] = None
 
     # -- rows and runs ----------------------------------------------------------------------------
 
@@ -92,12 +102,15 @@ class Results:
 
         Args:
             row: of the group.
-            pick: the number of a run; runs without one are left out.
+            pick: the number of a run; of runs without one the value says how many they are.
             group: of the grid.
         """
-        found = {run.key: pick(run) for run in self.runs(row, group)}
+        runs = self.runs(row, group)
+        found = {run.key: pick(run) for run in runs}
         known = {key: each for key, each in found.items() if each is not None}
-        return Value.of(list(known.values()), list(known)) if known else None
+        self.used |= dict.fromkeys(known)
+        missing = len(runs) - len(known)
+        return Value.of(list(known.values()), list(known), missing) if known else None
 
     # -- sets -------------------------------------------------------------------------------------
 
@@ -110,11 +123,14 @@ class Results:
         return list(dict.fromkeys([*listed, *known]))
 
     def is_absent(self, name: str) -> bool:
-        """Whether an OOD set was not at hand in any run."""
-        return not any(name in each.numbers.get("ood", {}) for each in self.records.values())
+        """Whether an OOD set was not at hand in any run; False while no run looked for it."""
+        records = self.records.values()
+        sought = any("ood" in each.numbers or name in each.absent for each in records)
+        return sought and not any(name in each.numbers.get("ood", {}) for each in records)
 
     def arrays(self, run: RunRecord) -> Sets:
         """The arrays of a run: `["test"]["score/entropy"]` and so on; see `observation.py`."""
+        self.use(run)
         return self._arrays(run.key)
 
     def has_arrays(self, run: RunRecord) -> bool:
@@ -125,8 +141,13 @@ class Results:
     def overhead(self) -> Mapping[str, Any] | None:
         """What training and inference cost, see `overhead.py`; None where it was not measured."""
         path = self.folder / OVERHEAD
-        found: Mapping[str, Any] | None = _json(path) if path.exists() else None
-        return found
+        if not path.exists():
+            return None
+        found = read_json(path, _AGAIN_OVERHEAD)
+        rows = found.get("rows", {}) if isinstance(found, Mapping) else None
+        if not isinstance(rows, Mapping) or not all(isinstance(e, Mapping) for e in rows.values()):
+            raise CheckpointError(f"{path} holds no measured overhead; {_AGAIN_OVERHEAD}")
+        return dict(found)
 
     def _read(self, key: str) -> Sets:
         path = self.file.arrays(key)
@@ -165,6 +186,8 @@ def of_set(name: str, kind: str, metric: str) -> Pick:
 def of_shift(severity: int | None, kind: str, metric: str) -> Pick:
     """A number of corrupted data, averaged over the types at a severity (None: all of them).
 
+    A run that lacks it for one of the types has none: a mean over the others would hide that.
+
     Args:
         severity: 1 to 5.
         kind: as in `of_set`, or `id` for a number of the classifier itself.
@@ -172,13 +195,28 @@ def of_shift(severity: int | None, kind: str, metric: str) -> Pick:
     """
 
     def pick(run: RunRecord) -> float | None:
-        found = []
-        for name, entry in run.numbers.get("shift", {}).items():
-            if severity is not None and not name.endswith(f"-{severity}"):
-                continue
-            value = entry["id"].get(metric) if kind == "id" else _of_entry(run, entry, kind, metric)
-            found += [] if value is None else [value]
-        return sum(found) / len(found) if found else None
+        shifted = run.numbers.get("shift", {})
+        names = [name for name in shifted if severity is None or name.endswith(f"-{severity}")]
+        return mean_of([partial(_of_corrupted, name, kind, metric) for name in names])(run)
+
+    return pick
+
+
+def _of_corrupted(name: str, kind: str, metric: str, run: RunRecord) -> float | None:
+    entry = run.numbers["shift"][name]
+    if kind != "id":
+        return _of_entry(run, entry, kind, metric)
+    value: float | None = entry["id"].get(metric)
+    return value
+
+
+def of_detector(name: str, detector: str, metric: str) -> Pick:
+    """A number of an OOD test set by a detector, even where a score has the same name."""
+
+    def pick(run: RunRecord) -> float | None:
+        entry = run.numbers.get("ood", {}).get(name, {}).get("by_detector", {})
+        value: float | None = entry.get(detector, {}).get(metric)
+        return value
 
     return pick
 
@@ -203,8 +241,27 @@ def _of_entry(run: RunRecord, entry: Mapping[str, Any], kind: str, metric: str) 
     return None
 
 
-def _json(path: Path) -> Any:
+# -- files ----------------------------------------------------------------------------------------
+
+_AGAIN: Final = "delete it and run gemfi bench again, which writes it anew"
+_AGAIN_OVERHEAD: Final = "delete it and run gemfi bench again, which measures it anew"
+
+
+def require_bench(folder: Path) -> None:
+    """Refuse a folder that no benchmark has written."""
+    for name in (PROTOCOL, GRID):
+        if not (folder / name).is_file():
+            raise InputError(
+                f"{folder} is no folder of a benchmark: it has no {name}; give one that "
+                "gemfi bench has written"
+            )
+
+
+def _read_grid(path: Path) -> list[Planned]:
+    found = read_json(path, _AGAIN)
+    if not isinstance(found, list):
+        raise CheckpointError(f"{path} is no grid: it holds no list; {_AGAIN}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"cannot read {path}: {error}; run gemfi bench again") from error
+        return [from_plain(Planned, each, f"cell {at}") for at, each in enumerate(found)]
+    except InputError as error:
+        raise CheckpointError(f"{path} is no grid: {error}; {_AGAIN}") from error

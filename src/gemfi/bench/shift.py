@@ -23,6 +23,18 @@ def shifted_sets(task: Task, shift: Shift) -> Iterator[tuple[str, Split]]:
         task: whose test images.
         shift: which corruptions.
     """
+    check_shift(task, shift)
+    for name, severity in _each(shift):
+        yield _label(name, severity), _MAKERS[task.name][1](task, name, severity, shift.images)
+
+
+def check_shift(task: Task, shift: Shift) -> None:
+    """Refuse corruptions that cannot be made of a task's test images, before anything is trained.
+
+    Args:
+        task: whose test images; they are not read.
+        shift: which corruptions.
+    """
     if not shift.corruptions:
         return
     if task.name not in _MAKERS:
@@ -30,10 +42,18 @@ def shifted_sets(task: Task, shift: Shift) -> Iterator[tuple[str, Split]]:
             f"shift: there are corruptions for {', '.join(_MAKERS)}, not for the task "
             f"{task.name!r}; leave shift.corruptions empty"
         )
+    for name, severity in _each(shift):
+        _MAKERS[task.name][0](task, name, severity)
+
+
+def _each(shift: Shift) -> Iterator[tuple[str, int | None]]:
     for name in shift.corruptions:
         for severity in shift.severities or (None,):
-            label = name if severity is None else f"{name}-{severity}"
-            yield label, _MAKERS[task.name](task, name, severity, shift.images)
+            yield name, severity
+
+
+def _label(name: str, severity: int | None) -> str:
+    return name if severity is None else f"{name}-{severity}"
 
 
 def _first(split: Split, count: int) -> Split:
@@ -42,10 +62,7 @@ def _first(split: Split, count: int) -> Split:
 
 def _registered(task: Task, name: str, severity: int | None, images: int) -> Split:
     """A published set where it is here; else its first images made from the test images."""
-    label = name if severity is None else f"{name}-{severity}"
-    entry = data_set(f"{task.name}-c")
-    if label not in entry.parts:
-        raise InputError(f"shift: {entry.title} has no {label!r}; it has: {', '.join(entry.parts)}")
+    label, entry = _label(name, severity), data_set(f"{task.name}-c")
     form = find_form(entry, label, data_root())
     if form is not None and not form.made:
         return _first(load(entry.name, label), images)
@@ -56,19 +73,52 @@ def _registered(task: Task, name: str, severity: int | None, images: int) -> Spl
     return replace(clean, x=made, name=f"{entry.name}/{label}, generated")
 
 
+def _check_registered(task: Task, name: str, severity: int | None) -> None:
+    label, entry = _label(name, severity), data_set(f"{task.name}-c")
+    if label not in entry.parts:
+        raise InputError(
+            f"shift: {entry.title} has no {label!r} ({_FIELDS}); it has: {', '.join(entry.parts)}"
+        )
+
+
 def _small(task: Task, name: str, severity: int | None, images: int) -> Split:
     from gemfi.data.corruptions import corrupt_small  # noqa: PLC0415 - needs scipy, an extra
 
     clean = _first(task.test, images)
-    if severity is None:
-        raise InputError("shift: corruptions of small images need severities, such as [1, 3, 5]")
-    made: Tensor = corrupt_small(clean.x, name, severity, seed=MADE_SEED)
+    level = severity or 0  # none was refused by the check
+    made: Tensor = corrupt_small(clean.x, name, level, seed=MADE_SEED)
     return replace(clean, x=made, name=f"{task.name}/{name}-{severity}, generated")
 
 
-_MAKERS: Final[Mapping[str, Callable[[Task, str, int | None, int], Split]]] = {
-    "digits": _small,
-    "mnist": _registered,
-    "cifar10": _registered,
+def _check_small(task: Task, name: str, severity: int | None) -> None:
+    from gemfi.data.corruptions import ANY_SIZE, SEVERITIES  # noqa: PLC0415 - as above
+
+    if name not in ANY_SIZE:
+        raise InputError(
+            f"shift.corruptions: {name!r} cannot be made of the small images of {task.name}; "
+            f"there are: {', '.join(ANY_SIZE)}"
+        )
+    if severity not in SEVERITIES:
+        known = ", ".join(map(str, SEVERITIES))
+        raise InputError(
+            f"shift.severities: corruptions of {task.name} need severities among {known}, got "
+            f"{severity if severity is not None else 'none'}"
+        )
+
+
+_FIELDS: Final = "shift.corruptions, with a dash and one of shift.severities where there are any"
+
+_MAKERS: Final[
+    Mapping[
+        str,
+        tuple[
+            Callable[[Task, str, int | None], None],
+            Callable[[Task, str, int | None, int], Split],
+        ],
+    ]
+] = {
+    "digits": (_check_small, _small),
+    "mnist": (_check_registered, _registered),
+    "cifar10": (_check_registered, _registered),
 }
-"""Task -> how its test images are corrupted."""
+"""Task -> what refuses a corruption of its test images, and what makes it."""

@@ -31,7 +31,7 @@ SEEDS_NEEDED: Final = 3
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and the interval around it; NaN where they are not defined."""
+    """An estimate and the interval around it."""
 
     low: float
     high: float
@@ -207,23 +207,6 @@ def spearman(x: Values, y: Values) -> float:
     return rank_correlation(torch.from_numpy(_array(x)), torch.from_numpy(_array(y)))
 
 
-def rank_interval(
-    x: Values, y: Values, resamples: int = 500, seed: int = 0, level: float = 0.95
-) -> Interval:
-    """Spearman's ρ with the percentile bootstrap of its rows (x[i], y[i]).
-
-    Resamples in which x or y is constant have no ρ and are left out; NaN where none has.
-    """
-    _check_resampling(resamples, seed, level)
-    estimate = spearman(x, y)
-    groups = [np.unique(_array(values), return_inverse=True)[1] for values in (x, y)]
-    rng = np.random.default_rng(seed)
-    n = len(groups[0])
-    draws = (rng.integers(0, n, n) for _ in range(resamples))
-    found = [_correlation(*(_mean_ranks(group[draw]) for group in groups)) for draw in draws]
-    return _percentiles(found, estimate, level)
-
-
 @dataclass(frozen=True, eq=False)
 class _Sorted:
     """Scores sorted once: a resample is then a matter of counts and cumulative sums."""
@@ -262,7 +245,8 @@ def _auroc(n_id: Ints, n_ood: Ints) -> float:
 def _average_precision(positive: Ints, negative: Ints) -> float:
     hits = np.cumsum(positive)
     called = np.maximum(hits + np.cumsum(negative), 1)  # scores that a resample left out: 0 of 0
-    return 100.0 * float(positive @ (hits / called)) / int(hits[-1])
+    total = float((positive * (hits / called)).sum())  # `@` would call several threads to this
+    return 100.0 * total / int(hits[-1])
 
 
 _FROM_COUNTS: Final[dict[Detection, Callable[[Ints, Ints], float]]] = {
@@ -273,24 +257,8 @@ _FROM_COUNTS: Final[dict[Detection, Callable[[Ints, Ints], float]]] = {
 """Each metric from how many ID and OOD samples hold each distinct score, from low to high."""
 
 
-def _mean_ranks(group: Ints) -> Floats:
-    """The rank of each sample, ties sharing their mean, from the order of its value."""
-    count = np.bincount(group)
-    middle = np.cumsum(count) - (count - 1) / 2
-    return np.asarray(middle[group])
-
-
-def _correlation(x: Floats, y: Floats) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    scale = math.sqrt(float(x @ x) * float(y @ y))
-    return float(np.clip(float(x @ y) / scale, -1.0, 1.0)) if scale else float("nan")
-
-
 def _percentiles(found: Sequence[float], estimate: float, level: float) -> Interval:
-    defined = [value for value in found if not math.isnan(value)]
-    if not defined:
-        return Interval(float("nan"), float("nan"), estimate)
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high), estimate)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from gemfi.bench.claims import Finding
 from gemfi.bench.results import Pick, Results, mean_of, of_set, of_test
@@ -47,13 +48,19 @@ def _places(results: Results) -> list[str]:
         }
         if _OURS not in values or len(values) < 2:
             continue
-        ranked = sorted(values, key=lambda row: values[row].mean, reverse=better == "high")
+        ranked = sorted(values, key=partial(_rank, values, better))
         place, best = ranked.index(_OURS) + 1, ranked[0]
         text = f"{words}: GEM-FI {_shown(values[_OURS], digits)}, place {place} of {len(ranked)}"
         if best != _OURS:
             text += f"; the first is {method_label(best)} with {_shown(values[best], digits)}"
         found.append(f"{text}.")
     return found
+
+
+def _rank(values: Mapping[str, Value], better: Better, row: str) -> tuple[bool, float]:
+    """The best first; last what some runs have no finite number of."""
+    value = values[row]
+    return value.missing > 0, -value.mean if better == "high" else value.mean
 
 
 def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
@@ -73,4 +80,6 @@ def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
 
 def _shown(value: Value, digits: int) -> str:
     text = f"{value.mean:.{digits}f}"
-    return text if value.std is None else f"{text} ± {value.std:.{digits}f}"
+    if value.std is not None:
+        text += f" ± {value.std:.{digits}f}"
+    return f"{text} (in {value.n} of {value.n + value.missing} runs)" if value.missing else text

@@ -33,6 +33,9 @@ class Value:
         n: how many runs.
         keys: of the records of the runs.
         flag: a remark, such as "impossible: ...", shown as a footnote.
+        missing: further runs that have no such number, or an infinite one: the mean is without
+            them, so that it says so and is never best.
+        interval: low and high end, of the number of one run over its inputs.
     """
 
     mean: float
@@ -40,28 +43,38 @@ class Value:
     n: int = 1
     keys: tuple[str, ...] = ()
     flag: str | None = None
+    missing: int = 0
+    interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         checks.whole("n", self.n, 1)
+        checks.whole("missing", self.missing, 0)
         if self.std is not None and self.std < 0:
             raise InputError(f"std must be at least 0, got {self.std}")
         broken = [key for key in self.keys if not key or key.split() != [key]]
         if broken:
             raise InputError(f"keys must be words without spaces, got {broken[0]!r}")
 
+    @property
+    def remark(self) -> str:
+        """What a footnote says of it: its flag, and that runs are left out; empty for neither."""
+        short = f"{self.n} of {self.n + self.missing} runs: the others have no such number, or an "
+        parts = [self.flag or "", f"{short}infinite one" if self.missing else ""]
+        return "; ".join(part for part in parts if part)
+
     @classmethod
-    def of(cls, values: Sequence[float], keys: Sequence[str] = ()) -> Value:
+    def of(cls, values: Sequence[float], keys: Sequence[str] = (), missing: int = 0) -> Value:
         """The mean and the sample standard deviation of one number a run.
 
-        >>> Value.of([1.0, 2.0, 3.0])
-        Value(mean=2.0, std=1.0, n=3, keys=(), flag=None)
+        >>> Value.of([1.0, 2.0, 3.0]).std
+        1.0
         """
         if not len(values):
             raise InputError("a value needs the number of at least one run, got none")
         mean = sum(map(float, values)) / len(values)
         spread = len(values) > 1 and bool(np.isfinite(values).all())
         std = float(np.std(values, ddof=1)) if spread else None
-        return cls(mean, std, len(values), tuple(keys))
+        return cls(mean, std, len(values), tuple(keys), missing=missing)
 
 
 Cell: TypeAlias = Value | str | bool | None
@@ -180,22 +193,24 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
 
     Numbers are compared as printed, within a section, in columns that say what is better. All
     that tie are marked, and beside two that are best there is no second. Alone no number is best.
-    An infinite number competes but is never marked.
+    An infinite number competes but is never marked, and a mean that is without some runs competes
+    as if they were infinitely bad.
     """
     found: dict[tuple[int, int], Mark] = {}
     for at, column in enumerate(table.columns):
         if column.better and column.marked:
             for _, members in table.sections():
-                numbers = _numbers(table, members, at)
+                numbers = _numbers(table, members, at, column.better)
                 found |= {(row, at): mark for row, mark in _marked(numbers, column.better)}
     return found
 
 
-def _numbers(table: Table, members: Sequence[int], at: int) -> dict[int, float]:
+def _numbers(table: Table, members: Sequence[int], at: int, better: Better) -> dict[int, float]:
     """Row -> the number of a column as it is printed, where there is one."""
     cells = {row: table.rows[row].cells[at] for row in members}
+    worst = -math.inf if better == "high" else math.inf
     return {
-        row: float(printed(cell.mean, table.columns[at].decimals))
+        row: worst if cell.missing else float(printed(cell.mean, table.columns[at].decimals))
         for row, cell in cells.items()
         if isinstance(cell, Value) and not math.isnan(cell.mean)
     }

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import torch
 import tyro
 
-from gemfi import checks, locks
+from gemfi import checks
 from gemfi.bench.bench import Bench, Event
 from gemfi.bench.estimate import Countdown, estimate
 from gemfi.bench.grid import RATES, Cell
@@ -24,18 +24,17 @@ from gemfi.bench.protocol import Protocol, find_protocol
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import OVERHEAD, Pick, mean_of, of_set, of_test
 from gemfi.bench.toys import toy_runs
-from gemfi.demo.figures import require_matplotlib
 from gemfi.errors import InputError
 from gemfi.files import write_atomically
 from gemfi.places import runs_root
 from gemfi.runs.text import UNDEFINED, WIDTH, aligned, duration, number
+from gemfi.style import require_matplotlib
 
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
 _Chosen = tyro.conf.arg(metavar="GROUP[/ROW] ...", help_behavior_hint="(default: all)")
 _Count = tyro.conf.arg(metavar="N", help_behavior_hint="(default: torch's)")
 
 Only = Callable[[Cell], bool]
-_LOCK: Final = ".report.lock"
 
 
 def bench(
@@ -117,8 +116,7 @@ def _end(folder: Path, *, render: bool, quiet: bool) -> None:
     if not render:
         print(folder if quiet else f"To render: gemfi report {shlex.quote(str(folder))}")
         return
-    with locks.alone(folder / _LOCK, lambda: None):  # of processes that end at once
-        made = _render(folder, quiet=quiet)
+    made = _render(folder, quiet=quiet)
     print(made if quiet else f"Report: {made}")
 
 

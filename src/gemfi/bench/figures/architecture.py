@@ -344,6 +344,7 @@ def built_model(results: Results, method: str) -> Model:
     runs = [run for row in rows for run in results.runs(row)]
     if not runs:
         raise Unavailable(f"no run of {method_label(method)} is here")
+    results.use(runs[0])
     return RunSpec.from_plain(runs[0].spec).build(num_classes(results, runs[0]), None)
 
 

@@ -29,6 +29,7 @@ from gemfi.bench.figures.common import (
 from gemfi.bench.observation import constant
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results, of_set
+from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
 from gemfi.style import MUTED, score_label, styled
 
@@ -308,6 +309,8 @@ def by_score(results: Results, kind: Kind) -> Figure:
             panels[score] = {
                 name: [_scores(results, row, score, name, kind) for row in having] for name in sets
             }
+    if not panels:
+        raise Unavailable("no score of these methods differs from input to input")
     return draw_by_score(kind, panels)
 
 

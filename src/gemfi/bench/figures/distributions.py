@@ -149,7 +149,7 @@ def log_axis(axes: Axes, which: str, limits: tuple[float, float], ticks: int = 5
 def _log_locator(length: float, ticks: int) -> Locator:
     """Powers of ten; 3 between them where there are few; even steps on less than a power."""
     if length < 8:
-        return MaxNLocator(ticks - 3)
+        return MaxNLocator(max(1, ticks - 3))
     return LogLocator(subs=(1, 3) if length < 10**2 else (1,), numticks=ticks)
 
 

@@ -11,12 +11,13 @@ from gemfi.bench.render.layout import Layout, Shown, layout, one_line
 from gemfi.bench.table import Table
 
 FIELDS = (
-    "label", "row", "section", "group", "column", "mean", "std", "n", "text", "flag", "keys",
+    "label", "row", "section", "group", "column", "mean", "std", "low", "high", "n", "text",
+    "flag", "keys",
 )  # fmt: skip
 
 
 def csv(table: Table) -> str:
-    """One line a cell, with `mean` and `std` in full precision and `text` as the tables print it.
+    """One line a cell, with all numbers in full precision and `text` as the tables print it.
 
     A cell that holds a tick or a cross has the text `true` or `false`, one that is not defined
     none. `keys` are separated by spaces. Lines without a row hold the title and the notes.
@@ -47,12 +48,15 @@ def _numbers(cell: Shown) -> dict[str, str]:
         words = {"yes": "true", "no": "false", "undefined": ""}
         return {"text": words.get(cell.kind, cell.text)}
     value = cell.value
+    low, high = value.interval or (None, None)
     return {
         "mean": _number(value.mean),
         "std": _number(value.std),
+        "low": _number(low),
+        "high": _number(high),
         "n": str(value.n),
         "text": cell.text,
-        "flag": one_line(value.flag or ""),
+        "flag": one_line(value.remark),
         "keys": " ".join(value.keys),
     }
 

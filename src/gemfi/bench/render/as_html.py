@@ -5,8 +5,8 @@ counted from 0, the names of the rows being the first; `tbody` for each section,
 `tr.section`; `tr.ours`, `tr[data-method]`; `td` with `data-value` (the mean in full precision, 1 or
 0 for a tick or a cross), `data-keys`, and the class `best`, `second`, `text`, `yes`, `no` or
 `undefined`; `words` on head and cells of a column that holds texts alone, with `prose` where they
-are long; `span.spread` with the standard deviation; `abbr[title]` with the flag of a number;
-`ul.notes` with flags and notes below.
+are long; `span.spread` with the standard deviation or the interval; `abbr[title]` with the remark
+on a number; `ul.notes` with remarks and notes below.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _cell(cell: Shown, flags: dict[str, str], kind: str) -> str:
 
 
 def _content(cell: Shown, flags: dict[str, str]) -> str:
-    mean, sign, spread = cell.text.partition(" ± ") if cell.value else (cell.text, "", "")
-    text = escape(mean) + (f'<span class="spread">{sign}{spread}</span>' if sign else "")
+    mean, space, spread = cell.text.partition(" ") if cell.value else (cell.text, "", "")
+    text = escape(mean) + (f'<span class="spread"> {spread}</span>' if space else "")
     if cell.mark:  # also where a page has no style, as in a feed reader
         element = "strong" if cell.mark == "best" else "u"
         text = f"<{element}>{text}</{element}>"

@@ -26,9 +26,9 @@ class Shown:
 
     Attributes:
         kind: what the cell holds; a number that is NaN is undefined.
-        text: in full, with the standard deviation.
+        text: in full, with the standard deviation or the interval.
         mark: best or second best of its column.
-        footnote: the letter of its flag, or empty.
+        footnote: the letter of its remark, or empty.
         value: the number that the cell holds, if it holds one.
     """
 
@@ -76,7 +76,7 @@ class Layout:
         heads: of the other columns, with an arrow to where good numbers are.
         spans: over all columns; empty where no column has a group.
         blocks: the sections from the top.
-        footnotes: letter and text of each flag.
+        footnotes: letter and text of each remark.
         notes: of the table.
     """
 
@@ -138,16 +138,23 @@ def text_of(cell: Cell, decimals: int) -> str:
 def _number(value: Value, decimals: int) -> str:
     if math.isnan(value.mean):
         return UNDEFINED
-    mean = printed(value.mean, decimals).replace("-", "−").replace("inf", "∞")
-    if value.std is None or not math.isfinite(value.std):
-        return mean
-    return f"{mean} ± {printed(value.std, decimals)}"
+    mean = _signed(value.mean, decimals)
+    if value.std is not None and math.isfinite(value.std):
+        return f"{mean} ± {printed(value.std, decimals)}"
+    if value.interval is not None:
+        low, high = (_signed(end, decimals) for end in value.interval)
+        return f"{mean} [{low}, {high}]"
+    return mean
+
+
+def _signed(number: float, decimals: int) -> str:
+    return printed(number, decimals).replace("-", "−").replace("inf", "∞")
 
 
 def _shown(cell: Cell, column: Column, mark: Mark | None, letters: dict[str, str]) -> Shown:
     text = text_of(cell, column.decimals)
     if isinstance(cell, Value):
-        footnote = letters[one_line(cell.flag)] if cell.flag else ""
+        footnote = letters[one_line(cell.remark)] if cell.remark else ""
         kind: Kind = "undefined" if math.isnan(cell.mean) else "value"
         return Shown(kind, text, mark, footnote, cell)
     if isinstance(cell, bool):
@@ -164,10 +171,10 @@ def _spans(columns: Sequence[Column]) -> tuple[Span, ...]:
 
 
 def _letters(table: Table) -> dict[str, str]:
-    """Flag -> its letter; the same flag in many cells has one."""
+    """Remark -> its letter; the same remark on many cells has one."""
     cells = (cell for row in table.rows for cell in row.cells)
-    flags = (one_line(cell.flag) for cell in cells if isinstance(cell, Value) and cell.flag)
-    return {flag: _letter(index) for index, flag in enumerate(dict.fromkeys(flags))}
+    found = (one_line(cell.remark) for cell in cells if isinstance(cell, Value) and cell.remark)
+    return {remark: _letter(index) for index, remark in enumerate(dict.fromkeys(found))}
 
 
 def _letter(index: int) -> str:

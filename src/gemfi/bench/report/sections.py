@@ -15,8 +15,9 @@ from gemfi.bench.report.content import VERDICTS, Claim, FigureFile, Missing, Ver
 from gemfi.bench.table import Table
 from gemfi.page import data_url, image, scrolling, size_of
 
-LARGEST_SVG = 250_000
-"""Bytes of vectors that a page takes; a larger drawing is shown from its PNG alone."""
+LARGEST_SVG = 150_000
+"""Bytes of vectors that a page takes; a larger drawing is shown from its PNG alone. All drawings
+together then add a tenth to the page of a whole benchmark."""
 
 _BROAD = 1.7  # a picture that is so many times wider than high takes the whole width
 _CROWDED = (9, 15, 22)  # columns from which a table is printed smaller, on its side, and tiny

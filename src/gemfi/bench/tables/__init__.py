@@ -5,7 +5,8 @@ records do not hold what it needs.
 
 | file | holds |
 |---|---|
-| `common.py`, `arrays.py` | rows, cells and notes; numbers from the arrays of a run |
+| `common.py`, `labels.py` | rows, cells and notes; how rows are called |
+| `arrays.py`, `intervals.py` | numbers from the arrays of a run; how sure they are |
 | `detection.py`, `by_score.py`, `shift.py` | OOD detection by method, by score, under corruption |
 | `classification.py`, `calibration.py` | accuracy and calibration; temperature scaling |
 | `ablation.py`, `sweeps.py` | switches; λ, K, outliers and ρ |

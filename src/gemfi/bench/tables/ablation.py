@@ -19,23 +19,11 @@ from gemfi.bench.tables.common import (
     score_names,
     setting,
 )
+from gemfi.bench.tables.labels import ABLATION_LABELS, outlier_words
 from gemfi.methods import PRESETS, GEMConfig
 from gemfi.methods.gem_presets import SWITCHES, ablation
 
 _HEADS: Final = {"fi_reg": "FI-Reg", "fi_mod": "FI-Mod"}
-_NAMES: Final = {
-    "ablation-none": "none",
-    "ablation-sn": "SN",
-    "ablation-core": "CORE",
-    "ablation-mix": "MIX",
-    "ablation-fi-reg": "FI-Reg",
-    "ablation-fi-mod": "FI-Mod",
-    "ablation-fi": "FI",
-    "ablation-ebm": "EBM",
-    "ablation-full": "full",
-    "ablation-full-without-sn": "full without SN",
-}
-"""Row -> its name: what comes in with it."""
 
 
 def paper_settings(results: Results) -> Table:
@@ -52,7 +40,8 @@ def our_settings(results: Results) -> Table:
     """The same switches with the settings of `gem-fi` here."""
     note = (
         "The paper has no such table: the same switches, with all else as in gem-fi here (the "
-        "energy is the gate, halo outliers). Without EBM that energy learns nothing."
+        f"energy is the gate, outliers: {outlier_words(PRESETS['gem-fi'].outliers)}). Without EBM "
+        "that energy learns nothing."
     )
     title = "Ablation with the settings of GEM-FI here"
     configs = ablation(PRESETS["gem-fi"])
@@ -70,7 +59,7 @@ def _table(
     note: str,
 ) -> Table:
     sources = [
-        Origin(f"{place}. {_NAMES.get(row, row)}", row, group)
+        Origin(f"{place}. {ABLATION_LABELS.get(row, row)}", row, group)
         for place, row in enumerate(planned(results, group, why), start=1)
     ]
     columns = [

@@ -44,11 +44,13 @@ def measured(results: Results, source: Origin, measure: Measure) -> Measured:
 
 
 def measured_cell(results: Results, source: Origin, found: Measured, name: str) -> Cell:
-    """Mean and deviation of a number; None where no run defines it."""
+    """Mean and deviation of a number, with how many runs lack it; None where all do."""
     runs = source.runs(results)
     if not runs:
         return NOT_RUN
     if not any(results.has_arrays(run) for run in runs):
         return NO_ARRAYS
     values = found.get(name)
-    return Value.of(list(values.values()), list(values)) if values else None
+    if not values:
+        return None
+    return Value.of(list(values.values()), list(values), len(runs) - len(values))

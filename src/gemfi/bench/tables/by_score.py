@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gemfi.bench.grid import ABLATION, MAIN
-from gemfi.bench.results import Results, of_set, of_test
+from gemfi.bench.results import Results, of_test
 from gemfi.bench.table import Column, Row, Table, Value
 from gemfi.bench.tables.common import (
     ID_POSITIVE,
@@ -71,7 +71,7 @@ def dataset_shift(results: Results) -> Table:
 
 def _row(results: Results, source: Origin, score: str) -> Row:
     cells = [
-        of_ood(results, source, name, of_set(name, score, metric))
+        of_ood(results, source, name, score, metric)
         for name in results.ood_sets
         for metric in _METRICS
     ]

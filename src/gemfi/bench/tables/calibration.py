@@ -17,7 +17,6 @@ from gemfi.bench.tables.common import (
     Origin,
     contestants,
     gem_sources,
-    is_absent,
     make_table,
     number,
 )
@@ -42,7 +41,7 @@ def comparison(results: Results) -> Table:
     sources = contestants(results)
     require_arrays(results, sources)
     names = tuple(_METRICS)
-    here = [name for name in results.ood_sets if not is_absent(results, name)]
+    here = [name for name in results.ood_sets if not results.is_absent(name)]
     absent = [name for name in results.ood_sets if name not in here]
     auroc = mean_of([of_set(name, "epistemic", "auroc") for name in here])
     rows = []

@@ -7,15 +7,16 @@ A cell says why it has no number: a set that is not at hand is "data absent", a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from gemfi.bench.grid import ABLATION, MAIN
 from gemfi.bench.records import RunRecord
-from gemfi.bench.results import Pick, Results, of_set
+from gemfi.bench.results import Pick, Results, of_detector, of_set
 from gemfi.bench.statistics import SEEDS_NEEDED
 from gemfi.bench.table import Cell, Column, Row, Table, Value
+from gemfi.bench.tables.intervals import NOTE, sampling_interval
 from gemfi.bench.unavailable import Unavailable
 from gemfi.data.registry import DATA_SETS
 from gemfi.methods import PRESETS
@@ -122,12 +123,6 @@ def require_outside(results: Results) -> None:
         raise Unavailable("the task has no OOD test sets")
 
 
-def is_absent(results: Results, name: str) -> bool:
-    """Whether a set was not at hand; False while no run has been evaluated."""
-    known = any("ood" in each.numbers or name in each.absent for each in results.records.values())
-    return known and results.is_absent(name)
-
-
 def data_title(name: str) -> str:
     """A set or a task by its own name; of a path the last part."""
     return DATA_SETS[name].title if name in DATA_SETS else Path(name).name
@@ -161,13 +156,39 @@ def number(results: Results, source: Origin, pick: Pick) -> Cell:
     return results.value(source.row, pick, source.group)
 
 
-def of_ood(results: Results, source: Origin, name: str, pick: Pick) -> Cell:
-    """As `number`, of an OOD set: "data absent" where it was not at hand."""
+def of_ood(
+    results: Results,
+    source: Origin,
+    name: str,
+    kind: str,
+    metric: str,
+    *,
+    detector: bool = False,
+) -> Cell:
+    """As `number`, of an OOD set; of a single run with the interval that its inputs allow.
+
+    Args:
+        results: of the bench.
+        source: whose runs.
+        name: of the set; "data absent" where it was not at hand.
+        kind: of uncertainty, or the name of a score or a detector.
+        metric: of the set.
+        detector: whether `kind` is a detector's name.
+    """
     runs = source.runs(results)
-    here = any(name in each.numbers.get("ood", {}) for each in runs)
-    if is_absent(results, name) or (runs and not here):
+    if results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
         return DATA_ABSENT
-    return number(results, source, pick)
+    pick = of_detector(name, kind, metric) if detector else of_set(name, kind, metric)
+    cell = number(results, source, pick)
+    if not isinstance(cell, Value) or len(runs) > 1:
+        return cell
+    interval = sampling_interval(results, runs[0], name, kind, metric, detector=detector)
+    return replace(cell, interval=interval)
+
+
+def is_here(run: RunRecord, name: str) -> bool:
+    """Whether a run was evaluated on an OOD set."""
+    return name in run.numbers.get("ood", {})
 
 
 def detection_columns(results: Results, *kinds: str) -> list[Column]:
@@ -182,7 +203,7 @@ def detection_columns(results: Results, *kinds: str) -> list[Column]:
 def detection_cells(results: Results, source: Origin, metric: str, *kinds: str) -> list[Cell]:
     """The cells of `detection_columns`."""
     return [
-        of_ood(results, source, name, of_set(name, kind, metric))
+        of_ood(results, source, name, kind, metric)
         for name in results.ood_sets
         for kind in kinds or KINDS
     ]
@@ -218,10 +239,16 @@ def make_table(
     """
     names = [] if inside else results.ood_sets
     standing = [sizes(results, names), *results.protocol.notes, progress(results, sources)]
-    texts = [*notes, *standing, indicative(rows)]
+    texts = [*notes, _intervals(rows), *standing, indicative(rows)]
     return Table(
         label, title, tuple(columns), tuple(rows), stub, tuple(text for text in texts if text)
     )
+
+
+def _intervals(rows: Sequence[Row]) -> str:
+    """What the intervals are, if a cell has one."""
+    cells = [cell for row in rows for cell in row.cells if isinstance(cell, Value)]
+    return NOTE if any(cell.interval for cell in cells) else ""
 
 
 def sizes(results: Results, names: Sequence[str]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gemfi.bench.records import RunRecord
-from gemfi.bench.results import Pick, Results
+from gemfi.bench.results import Results
 from gemfi.bench.table import Cell, Column, Row, Table
 from gemfi.bench.tables.common import (
     ID_POSITIVE,
@@ -19,20 +18,10 @@ from gemfi.bench.tables.common import (
     require_outside,
     score_names,
 )
+from gemfi.bench.tables.labels import DETECTOR_LABELS, OF_PROBABILITY
 from gemfi.detectors import DETECTORS
 from gemfi.methods import METHODS
 
-DETECTOR_LABELS: Final = {
-    "maxp": "MaxP",
-    "energy": "Energy",
-    "odin": "ODIN",
-    "mahalanobis": "Mahalanobis",
-    "lts": "LTS",
-    "temperature": "TS",
-    "ddu": "DDU",
-    "knn": "k-NN",
-}
-_OF_PROBABILITY: Final = ("maxp", "odin", "temperature")
 _VENUES: Final = {
     "Expert Systems with Applications": "ESWA",
     "Machine Vision and Applications": "MVA",
@@ -88,26 +77,15 @@ def _detectors(results: Results, sources: list[Origin], metric: str) -> tuple[li
 
 
 def _detector_row(results: Results, source: Origin, shown: str, name: str, metric: str) -> Row:
-    kind = "aleatoric" if name in _OF_PROBABILITY else "epistemic"
+    kind = "aleatoric" if name in OF_PROBABILITY else "epistemic"
     cells: list[Cell] = [
-        of_ood(results, source, each, of_detector(each, name, metric)) if kind == column else None
+        of_ood(results, source, each, name, metric, detector=True) if kind == column else None
         for each in results.ood_sets
         for column in KINDS
     ]
     info = DETECTORS[name].info
     method = results.method(source.row)
     return Row(shown, (venue(info.venue, info.year), *cells), method)
-
-
-def of_detector(name: str, detector: str, metric: str) -> Pick:
-    """A number of an OOD test set by a detector, even where a score has the same name."""
-
-    def pick(run: RunRecord) -> float | None:
-        entry = run.numbers.get("ood", {}).get(name, {}).get("by_detector", {})
-        value: float | None = entry.get(detector, {}).get(metric)
-        return value
-
-    return pick
 
 
 def venue(name: str, year: int) -> str:

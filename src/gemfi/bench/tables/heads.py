@@ -19,7 +19,6 @@ from gemfi.bench.tables.common import (
     DATA_ABSENT,
     Origin,
     gem_sources,
-    is_absent,
     make_table,
     set_title,
 )
@@ -166,7 +165,7 @@ def _set_rows(
     for name, title in {**inside, **outside}.items():
         cells: list[Cell] = [
             DATA_ABSENT
-            if name in outside and is_absent(results, name)
+            if name in outside and results.is_absent(name)
             else measured_cell(results, source, found, f"{name} {each}")
             for each in numbers
         ]

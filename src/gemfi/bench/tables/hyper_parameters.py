@@ -64,7 +64,7 @@ def num_classes(results: Results) -> int | None:
     best: Mapping[str, float] = {"brier": 0.0}
     for record in results.records.values():
         found = record.numbers.get("validation", {}).get("id", {})
-        if found.get("brier", 0.0) > best["brier"]:
+        if (found.get("brier") or 0.0) > best["brier"]:
             best = found
     return round(best["brier"] / best["brier_mean"]) if best.get("brier_mean") else None
 
@@ -216,3 +216,8 @@ _ROWS: Final[Mapping[str, tuple[Show, tuple[str, ...] | str]]] = {
     "Network": (_network, _NONE),
 }
 """Row -> how a run shows it, and the rows of the paper's table, or its word elsewhere."""
+
+SETTING_LABELS: Final = {
+    name: row for row, (_, paper) in _ROWS.items() if not isinstance(paper, str) for name in paper
+}
+"""Row of the paper's table, as this project calls it -> our row."""

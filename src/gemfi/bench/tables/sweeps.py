@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from gemfi.bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
-from gemfi.bench.results import Results, of_set, of_test
+from gemfi.bench.results import Results, of_test
 from gemfi.bench.table import Cell, Column, Table
 from gemfi.bench.tables.common import (
     ID_POSITIVE,
@@ -22,24 +22,15 @@ from gemfi.bench.tables.common import (
     planned,
     require_outside,
     score_names,
+    setting,
     short,
 )
+from gemfi.bench.tables.labels import OUTLIER_LABELS, outlier_words
 from gemfi.bench.unavailable import Unavailable
 from gemfi.methods import PRESETS
 from gemfi.methods.evidential import EvidentialConfig
 
 _GEM: Final = "gem-fi"
-_OUTLIERS: Final = {
-    "daedl": "DAEDL",
-    "daedl+vos": "DAEDL + VOS",
-    "re-edl": "Re-EDL",
-    "re-edl+vos": "Re-EDL + VOS",
-    "gem-fi+none": "GEM-FI without outliers",
-    "gem-fi+vos": "GEM-FI + VOS",
-    "gem-fi+noise": "GEM-FI + feature-space noise",
-    "gem-fi": f"GEM-FI (default: {PRESETS[_GEM].outliers.kind})",
-}
-"""Row -> its name; in this order."""
 
 
 # -- λ and K --------------------------------------------------------------------------------------
@@ -114,9 +105,9 @@ def fair_outliers(results: Results) -> Table:
     note = (
         f"VOS for a baseline: a term of weight {short(EvidentialConfig().outlier_weight)} that "
         "asks for no evidence on virtual outliers. The default of GEM-FI is "
-        f"{PRESETS[_GEM].outliers.kind} outliers, not the paper's VOS."
+        f"{outlier_words(PRESETS[_GEM].outliers)}, not the paper's VOS."
     )
-    names = [name for name in _OUTLIERS if name != "gem-fi+noise"]
+    names = [name for name in OUTLIER_LABELS if name != "gem-fi+noise"]
     return _outliers(
         results, "fair_vos_appendix", "Fair comparison: virtual outliers for all", names, note
     )
@@ -134,13 +125,27 @@ def noise_for_vos(results: Results) -> Table:
 def _outliers(results: Results, label: str, title: str, names: Sequence[str], note: str) -> Table:
     require_outside(results)
     known = planned(results, OUTLIERS, "sweeps.outliers")
-    sources = [Origin(_OUTLIERS[row], row, OUTLIERS) for row in names if row in known]
+    sources = [Origin(OUTLIER_LABELS[row], row, OUTLIERS) for row in names if row in known]
     rows = [
         source.to_row(results, detection_cells(results, source, "aupr_id")) for source in sources
     ]
-    notes = (note, ID_POSITIVE, score_names(results, sources))
+    notes = (note, _amounts(results, sources), ID_POSITIVE, score_names(results, sources))
     columns = detection_columns(results)
     return make_table(results, label, title, columns, rows, notes, sources=sources)
+
+
+def _amounts(results: Results, sources: Sequence[Origin]) -> str:
+    """How many outliers the runs of each row had, and from when on."""
+    found = []
+    for source in sources:
+        for run in source.runs(results)[:1]:
+            given = setting(run, "head", "outliers") or {"kind": "none"}
+            if given["kind"] != "none":
+                more = f" and {short(given['scrambled'])} scrambled" if given["scrambled"] else ""
+                text = f"{short(given['ratio'])}{more}, from {short(given['start'])}"
+                found.append(f"{source.name} {text}")
+    text = "Outliers for each ID sample, and the part of training at which they begin"
+    return f"{text}: {'; '.join(found)}." if found else ""
 
 
 # -- ρ --------------------------------------------------------------------------------------------
@@ -184,7 +189,7 @@ def rho_one(results: Results) -> Table:
 
 def _rho_cells(results: Results, source: Origin, score: str) -> list[Cell]:
     return [
-        of_ood(results, source, name, of_set(name, each, "aupr_id"))
+        of_ood(results, source, name, each, "aupr_id")
         for name in results.ood_sets
         for each in ("max_prob", score)
     ]

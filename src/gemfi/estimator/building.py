@@ -1,0 +1,84 @@
+"""From the settings of an estimator to a model, before and after its training."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from torch import Tensor, nn
+
+from gemfi.backbones import BACKBONES
+from gemfi.errors import InputError
+from gemfi.estimator.inputs import Scaling
+from gemfi.model import Model, build_model
+
+
+def draw_seed(random_state: int | np.random.RandomState | None) -> int:
+    """A seed; without a state it is the system's, so that numpy's global state is left alone."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(1 << 31))
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def build(
+    method: str,
+    backbone: str | nn.Module,
+    options: Mapping[str, Any] | None,
+    num_classes: int,
+    *,
+    config: Any,
+    example: Tensor,
+    seed: int,
+) -> Model:
+    """A model whose weights come from the seed alone; torch's generator is as before afterwards.
+
+    Args:
+        method: a name in `METHODS`.
+        backbone: a name in `BACKBONES`, or a module, which is copied.
+        options: of a backbone given by name.
+        num_classes: C.
+        config: the method's configuration; None for its default.
+        example: a few inputs.
+        seed: of the weights.
+    """
+    given = dict(options or {})
+    if isinstance(backbone, nn.Module):
+        backbone = copy.deepcopy(backbone)
+    else:
+        given = input_options(backbone, tuple(example.shape[1:])) | given
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build_model(method, backbone, num_classes, config=config, example=example, **given)
+
+
+def input_options(backbone: object, shape: tuple[int, ...]) -> dict[str, Any]:
+    """The arguments of a backbone that follow from the shape of a sample."""
+    if not isinstance(backbone, str) or backbone not in BACKBONES:
+        raise InputError(
+            f"unknown backbone {backbone!r}; give a module, or one of {', '.join(BACKBONES)}"
+        )
+    if "in_features" in inspect.signature(BACKBONES[backbone]).parameters:
+        return {"in_features": math.prod(shape)}
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise InputError(
+            f"{backbone} takes square images (N, channels, size, size), but a sample of X has "
+            f'shape {shape}; use backbone="mlp", or reshape X'
+        )
+    return {"in_channels": shape[0], "size": shape[1]}
+
+
+def finished(model: Model, scaling: Scaling) -> Model:
+    """The trained model in float64, with the standardisation inside.
+
+    In float32 the last digits of a prediction would depend on what else is in its batch.
+    """
+    model = model.double().eval()
+    model.input_mean = torch.from_numpy(scaling.mean)
+    model.input_std = torch.from_numpy(scaling.std)
+    return model

@@ -1,0 +1,351 @@
+"""GEMClassifier: any method of gemfi as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import sklearn
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from gemfi import checks, scores
+from gemfi.belief import Belief
+from gemfi.calibration import calibrated
+from gemfi.data import Role, Split
+from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
+from gemfi.errors import InputError
+from gemfi.estimator.budget import FEWEST, Budget, Parts, choose_budget, split_parts
+from gemfi.estimator.building import build, draw_seed, finished
+from gemfi.estimator.inputs import Array, Scaling, as_frame, check_samples, chunks, without_torch
+from gemfi.estimator.temperature import smoothed_temperature
+from gemfi.training import TrainConfig, fit
+
+Floats = npt.NDArray[np.float64]
+Columns = dict[str, Floats]
+
+_DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
+_LEARNING_RATE: Final = 2e-3
+
+
+class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A neural classifier that says how certain it is, and of what kind its uncertainty is.
+
+        >>> from sklearn.datasets import load_iris
+        >>> x, y = load_iris(return_X_y=True)
+        >>> classifier = GEMClassifier(random_state=0).fit(x, y)
+        >>> classifier.decide(x[:1])[0].verdict
+        <Verdict.ACCEPT: 0>
+
+    `fit` standardises columns (or channels of images), holds two parts out and trains on the rest:
+
+    - `validation_fraction`, for the scales of densities and energies and for the temperature of
+      the probabilities;
+    - `calibration_fraction`, for `decide`, and for nothing else.
+
+    Each part is a tenth of the samples or 4·√N, whichever is less, and at least 20, in proportion
+    to the classes. With fewer than 100 samples nothing is held out: the scales come from training
+    samples, there is no temperature, and `decide` needs `calibrate` first. A fraction of 0 holds
+    nothing out either.
+
+    No global random state is changed. Training draws from torch's global generator and puts it
+    back, so that two fits in two *threads* of one process would disturb each other; processes do
+    not.
+
+    Args:
+        method: a name in `METHODS`.
+        backbone: a name in `BACKBONES`, or a module that returns (B, D), of which a copy is
+            trained.
+        backbone_options: arguments of a backbone given by name, such as `{"width": 256}`; its
+            input size follows from the data.
+        config: the method's configuration; None for its default.
+        epochs: passes over the training data; None for as many as `max_steps` allows.
+        max_steps: optimiser steps, at least those of one epoch; None for 5·N^0.7, from 60
+            to 3,000.
+        batch_size: samples a step; None for N/16, rounded to a power of two from 16 to 256.
+        learning_rate: the largest; it falls to zero along a cosine.
+        weight_decay: of AdamW.
+        validation_fraction: share that is held out for scales and temperature; None as above.
+        calibration_fraction: share that is held out for decisions; likewise.
+        random_state: an integer, a `RandomState`, or None for another result each time.
+        verbose: 0 is silent, 1 shows a progress bar.
+
+    Attributes:
+        classes_: (C,) the labels.
+        n_features_in_: columns of X, or channels of images.
+        feature_names_in_: names of the columns, where X had some.
+        n_iter_: epochs.
+        n_steps_: optimiser steps.
+        model_: the trained `Model`, in float64; it takes X as it is.
+        log_temperature_: log T of the probabilities; `model_` does not have it.
+        calibration_: what `decide` knows of its calibration data, or None.
+        history_: a record an epoch.
+        notes_: what was left out, in plain words.
+    """
+
+    def __init__(
+        self,
+        method: str = "gem-fi",
+        *,
+        backbone: str | nn.Module = "mlp",
+        backbone_options: Mapping[str, Any] | None = None,
+        config: Any = None,
+        epochs: int | None = None,
+        max_steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float = _LEARNING_RATE,
+        weight_decay: float = 1e-4,
+        validation_fraction: float | None = None,
+        calibration_fraction: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.backbone = backbone
+        self.backbone_options = backbone_options
+        self.config = config
+        self.epochs = epochs
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.calibration_fraction = calibration_fraction
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on samples X with labels y.
+
+        Args:
+            X: rows (N, D) or images (N, C, H, W) of finite numbers: an array, a data frame or a
+                tensor.
+            y: (N,) labels of any type, of at least two classes.
+        """
+        self._check_settings()
+        x, labels = self._read_training(X, y)
+        seed = draw_seed(self.random_state)
+        parts = split_parts(labels, self.validation_fraction, self.calibration_fraction, seed)
+        self._train(x, labels, parts, seed)
+        self._fit_temperature(x, labels, parts)
+        self.calibration_: Readings | None = None
+        if len(parts.calibration):
+            self.calibration_ = self._observe(x[parts.calibration], labels[parts.calibration])
+        return self
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Let `decide` rest on other data than those that `fit` held out.
+
+        Args:
+            X: samples that `fit` has not seen.
+            y: their labels, of the known classes.
+        """
+        x = self._read(X)
+        known = {label: index for index, label in enumerate(self.classes_.tolist())}
+        given = np.asarray(without_torch(y)).tolist()
+        unknown = [label for label in given if label not in known]
+        if unknown:
+            raise InputError(
+                f"label {unknown[0]!r} is none of the {len(known)} classes that this classifier "
+                "was fitted on: leave samples of other classes out"
+            )
+        self.calibration_ = self._observe(x, np.array([known[label] for label in given]))
+        return self
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> Array:
+        """The most probable label (N,) of each sample."""
+        belief = self._belief(self._read(X))
+        labels: Array = self.classes_[belief.labels().numpy()]
+        return labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities (N, C), in the order of `classes_`."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of the probabilities (N, C)."""
+        log_probs: Floats = self._belief(self._read(X)).log_probs().numpy()
+        return log_probs
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of samples whose label is right."""
+        return float(super().score(X, without_torch(y), sample_weight))
+
+    def predict_uncertainty(self, X: Any) -> Any:
+        """Every uncertainty that the method has, by name; higher is more uncertain in each column.
+
+        `total` = `aleatoric` + `within` + `between` is the exact decomposition of the entropy
+        before the temperature, and `epistemic` = `within` + `between`. Then come the scores of
+        `SCORES` for which the method has what they need, such as `max_prob`, `evidence`, `energy`
+        and `unfamiliarity`.
+
+        Returns:
+            Name -> (N,) array; a data frame with the index of X if X is one, or if `set_output`
+            or scikit-learn's global `transform_output` asks for pandas.
+        """
+        belief = self._belief(self._read(X))
+        parts = scores.uncertainty(belief)
+        names = ("total", "aleatoric", "within", "between", "epistemic")
+        found: Columns = {name: getattr(parts, name).numpy() for name in names}
+        for name in scores.available(belief):
+            found[name] = scores.SCORES[name](belief).numpy()
+        if not (hasattr(X, "iloc") or self._output() == "pandas"):
+            return found
+        return as_frame(found, getattr(X, "index", None))
+
+    def set_output(self, *, transform: Literal["default", "pandas"] | None = None) -> Self:
+        """Choose what `predict_uncertainty` returns, as for transformers.
+
+        Args:
+            transform: `pandas` for data frames, `default` for arrays by name unless X is a data
+                frame, None for no change.
+        """
+        if transform is not None:
+            checks.choice("transform", transform, ("default", "pandas"))
+            self._sklearn_output_config = {"transform": transform}  # the name that `clone` keeps
+        return self
+
+    def policy(self, goal: Goal | str | None = None, **goals: Any) -> Policy:
+        """The policy of `decide` for a goal, whose labels are indices of `classes_`.
+
+        Args:
+            goal: a `Goal`, or a text as `Goal.parse` reads it; by default a false-alarm rate of
+                5 %.
+            goals: or its fields, such as `false_alarm=0.01, risk=0.02`.
+        """
+        check_is_fitted(self)
+        if self.calibration_ is None:
+            raise InputError(
+                "decisions need calibration data, and none were held out: fit on "
+                f"{FEWEST} samples or more with calibration_fraction above 0, or call "
+                "calibrate(X, y) with samples that fit has not seen"
+            )
+        if goal is not None and goals:
+            raise InputError(f"give a goal or {', '.join(goals)}, not both")
+        wanted = Goal.parse(goal) if isinstance(goal, str) else (goal or Goal(**goals))
+        policy = Policy.from_readings(self.calibration_, wanted)
+        return replace(policy, score=self._score, doubt=_DOUBT)
+
+    def decide(self, X: Any, goal: Goal | str | None = None, **goals: Any) -> Decisions:
+        """Accept, abstain or unfamiliar for each sample, with guarantees; see `Policy`.
+
+        Args:
+            X: samples.
+            goal: as of `policy`.
+            goals: likewise.
+        """
+        decisions = self.policy(goal, **goals)(self._belief(self._read(X)))
+        return replace(decisions, label=self.classes_[decisions.label])
+
+    # -- within ---------------------------------------------------------------------------------
+
+    @property
+    def _score(self) -> str:
+        return str(self.model_.head.named_scores["epistemic"])
+
+    def _output(self) -> Any:
+        default = sklearn.get_config()["transform_output"]
+        return getattr(self, "_sklearn_output_config", {}).get("transform", default)
+
+    def _check_settings(self) -> None:
+        for name in ("epochs", "max_steps", "batch_size"):
+            if getattr(self, name) is not None:
+                checks.whole(name, getattr(self, name), 1)
+        for name in ("validation_fraction", "calibration_fraction"):
+            if getattr(self, name) is not None:
+                checks.number(name, getattr(self, name), 0, below=0.5)
+
+    def _read_training(self, X: Any, y: Any) -> tuple[Array, npt.NDArray[np.int64]]:
+        x, given = validate_data(
+            self, without_torch(X), without_torch(y), dtype="numeric", allow_nd=True
+        )
+        check_samples(x)
+        check_classification_targets(given)
+        self.classes_, labels = np.unique(given, return_inverse=True)
+        if len(self.classes_) < 2:
+            only = self.classes_.tolist()[0]
+            raise InputError(
+                f"y has one class only: all {len(given)} labels are {only!r}; a classifier needs "
+                "at least two classes"
+            )
+        return x, labels.astype(np.int64)
+
+    def _read(self, X: Any) -> Array:
+        check_is_fitted(self)
+        x: Array = validate_data(
+            self, without_torch(X), dtype="numeric", allow_nd=True, reset=False
+        )
+        check_samples(x)
+        return x
+
+    def _train(self, x: Array, labels: Array, parts: Parts, seed: int) -> None:
+        scaling = Scaling.of(x[parts.train])
+        classes = len(self.classes_)
+
+        def split(rows: Array, role: Role) -> Split | None:
+            if len(rows) == 0:
+                return None
+            y = torch.from_numpy(labels[rows])
+            return Split(scaling.apply(x[rows]), y, role, "X", classes)
+
+        train = split(parts.train, Role.TRAIN)
+        assert train is not None  # noqa: S101 - every class keeps a sample
+        budget = choose_budget(
+            len(train),
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            max_steps=self.max_steps,
+        )
+        model = build(
+            self.method,
+            self.backbone,
+            self.backbone_options,
+            classes,
+            config=self.config,
+            example=train.x[:2],
+            seed=seed,
+        )
+        result = fit(
+            model,
+            train,
+            split(parts.validation, Role.VALIDATION),
+            self._train_config(budget, seed),
+            progress=bool(self.verbose),
+        )
+        self.model_ = finished(model, scaling)
+        self.n_iter_, self.n_steps_ = budget.epochs, result.steps
+        self.history_, self.notes_ = result.history, result.notes
+
+    def _train_config(self, budget: Budget, seed: int) -> TrainConfig:
+        return TrainConfig(
+            epochs=budget.epochs,
+            batch_size=budget.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=seed,
+        )
+
+    def _fit_temperature(self, x: Array, labels: Array, parts: Parts) -> None:
+        self.log_temperature_ = 0.0
+        if len(parts.validation):
+            log_probs = self._belief(x[parts.validation]).log_probs()
+            of_them = torch.from_numpy(labels[parts.validation])
+            self.log_temperature_ = smoothed_temperature(log_probs, of_them)
+
+    def _belief(self, x: Array) -> Belief:
+        pieces = [self.model_.predict(torch.from_numpy(piece)) for piece in chunks(x)]
+        return calibrated(Belief.cat(pieces), self.log_temperature_)
+
+    def _observe(self, x: Array, labels: Array) -> Readings:
+        observed = read_belief(self._belief(x), self._score, _DOUBT)
+        return replace(observed, wrong=observed.label != labels)
