@@ -318,5 +318,6 @@ def test_runs_that_do_not_define_a_number_are_left_out_of_its_mean(small_results
     numbers = iter([math.nan, 3.0])
     found = measured(small_results, source, lambda _sets: {"some": next(numbers), "none": math.nan})
     second = small_results.runs("gem-fi")[1].key
-    assert measured_cell(small_results, source, found, "some") == Value(3.0, None, 1, (second,))
+    expected = Value(3.0, None, 1, (second,), missing=1)
+    assert measured_cell(small_results, source, found, "some") == expected
     assert measured_cell(small_results, source, found, "none") is None
