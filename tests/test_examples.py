@@ -31,6 +31,7 @@ def test_every_example_is_known_and_short() -> None:
         assert len(file.read_text().splitlines()) < 40, file.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWS)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     found = subprocess.run(
