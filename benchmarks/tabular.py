@@ -108,9 +108,10 @@ def judge(name: str, system: str, fold: int) -> dict[str, Any]:
         "nll": float(log_loss(table.y[test], p, labels=fitted.classes_)),
     }
     if isinstance(fitted, GEMClassifier):
-        decisions = fitted.decide(table.x[test], false_alarm=LEVEL)
-        found["unfamiliar"] = decisions.counts()["unfamiliar"] / len(test)
         found["steps"] = fitted.n_steps_
+        if fitted.calibration_ is not None:
+            decisions = fitted.decide(table.x[test], false_alarm=LEVEL)
+            found["unfamiliar"] = decisions.counts()["unfamiliar"] / len(test)
     return {
         "set": name,
         "system": system,

@@ -357,6 +357,18 @@ def test_named_columns(iris: tuple[GEMClassifier, Array, Array]) -> None:
     assert set(scores.available(belief)) <= set(found)
 
 
+def test_many_samples_are_asked_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = blobs(130)
+    classifier = quick("gem-fi", max_steps=5).fit(x, y)
+    whole = classifier.predict_uncertainty(x), classifier.decide(x), classifier.predict(x)
+    monkeypatch.setattr(inputs, "ROWS", 50)
+    for name, column in classifier.predict_uncertainty(x).items():
+        np.testing.assert_allclose(column, whole[0][name], atol=1e-9)
+    np.testing.assert_array_equal(classifier.decide(x).p_value, whole[1].p_value)
+    np.testing.assert_array_equal(classifier.predict(x), whole[2])
+    assert len(list(inputs.chunks(x))) == 3
+
+
 def test_a_method_has_the_columns_that_it_can_fill() -> None:
     x, y = blobs(60)
     found = quick(max_steps=4).fit(x, y).predict_uncertainty(x)
@@ -438,6 +450,8 @@ def test_few_samples_need_calibration_of_their_own() -> None:
     assert (decisions.verdict == Verdict.UNFAMILIAR).mean() < 0.2
     with pytest.raises(InputError, match="label 'd' is none of the 3 classes"):
         classifier.calibrate(x[:2], ["a", "d"])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        classifier.calibrate(x[:3], ["a", "b"])
 
 
 def test_calibration_samples_are_no_training_samples() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import sklearn
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
@@ -23,7 +24,15 @@ from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.errors import InputError
 from gemfi.estimator.budget import FEWEST, Budget, Parts, choose_budget, split_parts
 from gemfi.estimator.building import build, draw_seed, finished
-from gemfi.estimator.inputs import Array, Scaling, as_frame, check_samples, chunks, without_torch
+from gemfi.estimator.inputs import (
+    Array,
+    Scaling,
+    as_frame,
+    check_samples,
+    chunks,
+    joined,
+    without_torch,
+)
 from gemfi.estimator.temperature import smoothed_temperature
 from gemfi.training import TrainConfig, fit
 
@@ -138,7 +147,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fit_temperature(x, labels, parts)
         self.calibration_: Readings | None = None
         if len(parts.calibration):
-            self.calibration_ = self._observe(x[parts.calibration], labels[parts.calibration])
+            self.calibration_ = self._readings(x[parts.calibration], labels[parts.calibration])
         return self
 
     def calibrate(self, X: Any, y: Any) -> Self:
@@ -150,22 +159,23 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         x = self._read(X)
         known = {label: index for index, label in enumerate(self.classes_.tolist())}
-        given = np.asarray(without_torch(y)).tolist()
+        given = column_or_1d(without_torch(y)).tolist()
+        check_consistent_length(x, given)
         unknown = [label for label in given if label not in known]
         if unknown:
             raise InputError(
                 f"label {unknown[0]!r} is none of the {len(known)} classes that this classifier "
                 "was fitted on: leave samples of other classes out"
             )
-        self.calibration_ = self._observe(x, np.array([known[label] for label in given]))
+        self.calibration_ = self._readings(x, np.array([known[label] for label in given]))
         return self
 
     # -- asking ---------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
         """The most probable label (N,) of each sample."""
-        belief = self._belief(self._read(X))
-        labels: Array = self.classes_[belief.labels().numpy()]
+        best = self.predict_log_proba(X).argmax(axis=1)
+        labels: Array = self.classes_[best]
         return labels
 
     def predict_proba(self, X: Any) -> Floats:
@@ -174,8 +184,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of the probabilities (N, C)."""
-        log_probs: Floats = self._belief(self._read(X)).log_probs().numpy()
-        return log_probs
+        return self._log_probs(self._read(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of samples whose label is right."""
@@ -193,12 +202,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Name -> (N,) array; a data frame with the index of X if X is one, or if `set_output`
             or scikit-learn's global `transform_output` asks for pandas.
         """
-        belief = self._belief(self._read(X))
-        parts = scores.uncertainty(belief)
-        names = ("total", "aleatoric", "within", "between", "epistemic")
-        found: Columns = {name: getattr(parts, name).numpy() for name in names}
-        for name in scores.available(belief):
-            found[name] = scores.SCORES[name](belief).numpy()
+        pieces = [_columns(belief) for belief in self._beliefs(self._read(X))]
+        found = {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
         if not (hasattr(X, "iloc") or self._output() == "pandas"):
             return found
         return as_frame(found, getattr(X, "index", None))
@@ -244,7 +249,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             goal: as of `policy`.
             goals: likewise.
         """
-        decisions = self.policy(goal, **goals)(self._belief(self._read(X)))
+        x, policy = self._read(X), self.policy(goal, **goals)
+        decisions = joined([policy(belief) for belief in self._beliefs(x)])
         return replace(decisions, label=self.classes_[decisions.label])
 
     # -- within ---------------------------------------------------------------------------------
@@ -338,14 +344,27 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_temperature(self, x: Array, labels: Array, parts: Parts) -> None:
         self.log_temperature_ = 0.0
         if len(parts.validation):
-            log_probs = self._belief(x[parts.validation]).log_probs()
+            log_probs = torch.from_numpy(self._log_probs(x[parts.validation]))
             of_them = torch.from_numpy(labels[parts.validation])
             self.log_temperature_ = smoothed_temperature(log_probs, of_them)
 
-    def _belief(self, x: Array) -> Belief:
-        pieces = [self.model_.predict(torch.from_numpy(piece)) for piece in chunks(x)]
-        return calibrated(Belief.cat(pieces), self.log_temperature_)
+    def _beliefs(self, x: Array) -> Iterator[Belief]:
+        """Piece by piece, so that the memory for many samples is bounded."""
+        for piece in chunks(x):
+            yield calibrated(self.model_.predict(torch.from_numpy(piece)), self.log_temperature_)
 
-    def _observe(self, x: Array, labels: Array) -> Readings:
-        observed = read_belief(self._belief(x), self._score, _DOUBT)
-        return replace(observed, wrong=observed.label != labels)
+    def _log_probs(self, x: Array) -> Floats:
+        return np.concatenate([belief.log_probs().numpy() for belief in self._beliefs(x)])
+
+    def _readings(self, x: Array, labels: Array) -> Readings:
+        found = joined([read_belief(belief, self._score, _DOUBT) for belief in self._beliefs(x)])
+        return replace(found, wrong=found.label != labels)
+
+
+def _columns(belief: Belief) -> Columns:
+    parts = scores.uncertainty(belief)
+    names = ("total", "aleatoric", "within", "between", "epistemic")
+    found: Columns = {name: getattr(parts, name).numpy() for name in names}
+    for name in scores.available(belief):
+        found[name] = scores.SCORES[name](belief).numpy()
+    return found

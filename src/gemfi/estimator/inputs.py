@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from gemfi.errors import InputError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 CHUNK = 1 << 22  # numbers that are held in float64 at a time: 32 MiB
+ROWS = 1 << 14  # samples likewise, since a belief on one may be larger than the sample
 
 
 def without_torch(data: Any) -> Any:
@@ -48,10 +50,23 @@ def check_samples(x: Array) -> None:
 
 
 def chunks(x: Array) -> Iterator[Array]:
-    """The samples in pieces of at most `CHUNK` numbers, each a copy in float64, row by row."""
-    rows = max(1, CHUNK // max(1, x[:1].size))
+    """The samples in pieces of bounded size, each a copy in float64, row by row."""
+    rows = max(1, min(ROWS, CHUNK // max(1, x[:1].size)))
     for start in range(0, len(x), rows):
         yield np.array(x[start : start + rows], dtype=np.float64, order="C")
+
+
+def joined(parts: Sequence[T]) -> T:
+    """One record of arrays from several of one kind, in order; what is None stays so."""
+    first: Any = parts[0]
+    values = {
+        each.name: None
+        if getattr(first, each.name) is None
+        else np.concatenate([getattr(part, each.name) for part in parts])
+        for each in fields(first)
+    }
+    found: T = replace(first, **values)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
