@@ -22,7 +22,5 @@ print("test accuracy", round(pipeline.score(x_test, y_test), 3))
 classifier = pipeline[-1]
 print(classifier.predict_uncertainty(x_test)[["total", "aleatoric", "epistemic"]].head(3))
 
-strange = x_test.iloc[:2] * 3 + 10  # no wine
-for name, rows in {"wine": x_test.iloc[:2], "no wine": strange}.items():
-    for decision in classifier.decide(rows):
-        print(f"{name}: {decision}")
+decisions = classifier.decide(x_test, false_alarm=0.05)
+print(decisions.counts(), "first:", decisions[0])
