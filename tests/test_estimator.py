@@ -509,7 +509,7 @@ def test_it_prints_nothing_but_a_bar_where_asked(capfd: pytest.CaptureFixture[st
     ("settings", "message"),
     [
         ({"method": "magic"}, "unknown method 'magic'; known: softmax"),
-        ({"backbone": "magic"}, "unknown backbone 'magic'; give a module, or one of convnet"),
+        ({"backbone": "magic"}, "unknown backbone 'magic'; known: convnet"),
         ({"backbone": 3}, "unknown backbone 3"),
         ({"backbone_options": {"wide": 3}}, "unexpected keyword argument 'wide'"),
         ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),

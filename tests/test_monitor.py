@@ -21,13 +21,13 @@ from scipy import stats
 
 from gemfi.data import Task, digits
 from gemfi.errors import InputError, RoleError
-from gemfi.model import Model, build_model
+from gemfi.model import Model
 from gemfi.monitor import Monitor, betting
 from gemfi.monitor.history import BINS
 from gemfi.monitor.ranks import BLOCK, RATIO, Counts, Draws, Order, counts_among, p_values
 from gemfi.monitor.stream import RECENT, Evidence
 from gemfi.scores import SCORES
-from gemfi.training import TrainConfig, fit
+from support.digit_models import trained_on
 
 Floats = npt.NDArray[np.float64]
 
@@ -557,11 +557,7 @@ def task() -> Task:
 
 @pytest.fixture(scope="module")
 def model(task: Task) -> Model:
-    torch.manual_seed(0)
-    model = build_model("softmax", "convnet", 7, size=8, channels=16)
-    config = TrainConfig(epochs=4, batch_size=32, learning_rate=5e-3)
-    fit(model, task.train, task.validation, config, progress=False)
-    return model
+    return trained_on(task, "softmax", epochs=4, channels=16)
 
 
 class TestModel:

@@ -10,9 +10,9 @@ import torch
 from scipy import stats
 
 from gemfi.data import Task, digits
-from gemfi.model import Model, build_model
+from gemfi.model import Model
 from gemfi.monitor import Monitor
-from gemfi.training import TrainConfig, fit
+from support.digit_models import trained_on
 
 LONG = 100_000
 STREAMS = 200
@@ -73,11 +73,7 @@ def task() -> Task:
 
 @pytest.fixture(scope="module")
 def model(task: Task) -> Model:
-    torch.manual_seed(0)
-    model = build_model("gem-fi", "convnet", 7, size=8, channels=32)
-    config = TrainConfig(epochs=20, batch_size=32, learning_rate=5e-3)
-    fit(model, task.train, task.validation, config, progress=False)
-    return model
+    return trained_on(task, "gem-fi", epochs=20, channels=32)
 
 
 @pytest.mark.slow

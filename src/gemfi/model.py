@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones import BACKBONES, Stack
+from gemfi.backbones import Stack, find_backbone, parameters
 from gemfi.backbones.frozen import cannot_learn
 from gemfi.backbones.tokens import tokens_of
 from gemfi.belief import Belief
@@ -235,12 +234,10 @@ def build_model(
     head_class = method(method_name)
     copies = head_class.copies(config)
     if isinstance(backbone, str):
-        if backbone not in BACKBONES:
-            raise InputError(f"unknown backbone {backbone!r}; known: {', '.join(BACKBONES)}")
-        takes = inspect.signature(BACKBONES[backbone]).parameters
-        if isinstance(config, GEMConfig) and config.sn and "spectral" in takes:
+        maker = find_backbone(backbone)
+        if isinstance(config, GEMConfig) and config.sn and "spectral" in parameters(backbone):
             options.setdefault("spectral", SOFT)
-        made = [BACKBONES[backbone](**options) for _ in range(copies)]
+        made = [maker(**options) for _ in range(copies)]
         backbone = made[0] if copies == 1 else Stack(made)
     elif options:
         raise InputError(

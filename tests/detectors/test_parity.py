@@ -17,7 +17,6 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -38,6 +37,7 @@ from gemfi.detectors import (
     observe,
 )
 from gemfi.normalisation import standardised
+from support.pytorch_ood import empty_parents
 
 from .conftest import CLASSES, STD, TEST, TRAIN, VALIDATION, WIDTH, make_model
 
@@ -75,27 +75,16 @@ def ours() -> dict[str, Tensor]:
 
 @contextmanager
 def stubbed() -> Iterator[None]:
-    """Empty parents, so that modules below them can be imported; all are gone afterwards."""
-    spec = importlib.util.find_spec("pytorch_ood")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    (root,) = spec.submodule_search_locations
-    before = set(sys.modules)
-    for name, path in (("", root), (".detector", f"{root}/detector"), (".utils", f"{root}/utils")):
-        parent = ModuleType(f"pytorch_ood{name}")
-        parent.__path__ = [path]
-        sys.modules[parent.__name__] = parent
-    utils: Any = sys.modules["pytorch_ood.utils"]
-    utils.contains_unknown = lambda labels: bool((labels < 0).any())
-    utils.extract_features = None
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
-        for name in set(sys.modules) - before:
-            if name.startswith("pytorch_ood"):
-                del sys.modules[name]
+    """Empty parents, so that modules below them can be imported, and float64."""
+    with empty_parents("detector", "utils"):
+        utils: Any = sys.modules["pytorch_ood.utils"]
+        utils.contains_unknown = lambda labels: bool((labels < 0).any())
+        utils.extract_features = None
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
 
 
 class Normalised(nn.Module):

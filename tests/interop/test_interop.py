@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,12 +11,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from gemfi import InputError, RoleError, Task, TrainConfig, build_model, digits, fit, metrics
+from gemfi import InputError, RoleError, Task, TrainConfig, build_model, digits, metrics
 from gemfi.interop import OutlierDetector, Postprocessor, lightning_module
 from gemfi.model import Model
 from gemfi.scores import SCORES
-
-_QUICK = TrainConfig(epochs=6, batch_size=32, learning_rate=5e-3)
+from support.digit_models import trained_on
+from support.pytorch_ood import empty_parents
 
 
 @pytest.fixture(scope="module")
@@ -30,35 +26,15 @@ def task() -> Task:
 
 @pytest.fixture(scope="module")
 def model(task: Task) -> Model:
-    torch.manual_seed(0)
-    model = build_model("gem-fi", "convnet", task.num_classes, size=8, channels=8)
-    fit(model, task.train, task.validation, _QUICK, progress=False)
-    return model
+    return trained_on(task, "gem-fi", epochs=6, channels=8)
 
 
 # ---------------------------------------------------------------- pytorch-ood
 
 
-@contextmanager
-def pytorch_ood_api() -> Iterator[Any]:
-    """`pytorch_ood.api` without what the package imports beside it (torchvision)."""
-    spec = importlib.util.find_spec("pytorch_ood")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    before = set(sys.modules)
-    parent = ModuleType("pytorch_ood")
-    parent.__path__ = list(spec.submodule_search_locations)
-    sys.modules["pytorch_ood"] = parent
-    try:
-        yield importlib.import_module("pytorch_ood.api")
-    finally:
-        for name in set(sys.modules) - before:
-            if name.startswith("pytorch_ood"):
-                del sys.modules[name]
-
-
 def test_the_detector_has_every_method_of_theirs(model: Model) -> None:
-    with pytorch_ood_api() as api:
+    with empty_parents():
+        api = importlib.import_module("pytorch_ood.api")
         public = {name for name in vars(api.Detector) if not name.startswith("_")}
     wanted = public - {"get_hyperparameters", "set_hyperparameters", "device", "info"}
     assert wanted <= set(dir(OutlierDetector))

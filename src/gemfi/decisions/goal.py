@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -80,6 +81,24 @@ class Goal:
     def needs_ood(self) -> bool:
         """Whether OOD-validation data take part."""
         return self.youden or self.costs is not None
+
+    @classmethod
+    def of(cls, goal: Goal | str | None, goals: Mapping[str, Any]) -> Goal:
+        """A goal that was given as one, as a text, or by its fields.
+
+        Args:
+            goal: a goal, or a text as `parse` reads it; None if it is given by its fields.
+            goals: fields, such as `{"false_alarm": 0.05}`.
+        """
+        if goal is not None and goals:
+            raise InputError(f"give a goal or {', '.join(goals)}, not both")
+        if isinstance(goal, str):
+            return cls.parse(goal)
+        known = [each.name for each in fields(cls)]
+        unknown = sorted(goals.keys() - set(known))
+        if unknown:
+            raise InputError(f"unknown goal {', '.join(unknown)}; known: {', '.join(known)}")
+        return cls(**goals) if goal is None else goal
 
     @classmethod
     def parse(cls, text: str) -> Goal:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gemfi import metrics
 from gemfi.data import Role, Split, require_role, require_use
+from gemfi.decisions.conformal import Reference
 from gemfi.decisions.describe import label
 from gemfi.decisions.readings import Floats, Readings, known_errors, read_belief
 from gemfi.errors import InputError
@@ -140,12 +141,11 @@ def _detection(
     known: Readings, unknown: Mapping[str, Readings]
 ) -> tuple[Floats, dict[str, Floats]]:
     """The levels k/(n + 1), and how much of each set has a p-value up to each of them."""
-    n = len(known)
-    ordered = np.sort(known.score)
-    levels = np.arange(n + 1) / (n + 1)
+    reference = Reference.of(known.score)
+    levels = np.arange(len(known) + 1) / (len(known) + 1)
     found = {}
     for name, each in unknown.items():
-        p = (1 + n - np.searchsorted(ordered, each.score, side="left")) / (n + 1)
+        p = reference.p_values(each.score, each.label)
         found[name] = np.searchsorted(np.sort(p), levels + 1e-12, side="right") / len(p)
     return levels, found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ class Policy:
             seed: of the random partition of the calibration data.
             goals: fields of `Goal`.
         """
-        wanted = _goal(goal, goals)
+        wanted = Goal.of(goal, goals)
         require_use(calibration, "policy")
         name = score or model.head.named_scores["epistemic"]
         observed = read_belief(model.predict(calibration), name, doubt, calibration)
@@ -267,18 +267,6 @@ class _Stored:
     goal: Goal
     facts: Mapping[str, float]
     class_names: tuple[str, ...] | None
-
-
-def _goal(goal: Goal | str | None, goals: Mapping[str, Any]) -> Goal:
-    if goal is not None and goals:
-        raise InputError(f"give a goal or {', '.join(goals)}, not both")
-    if isinstance(goal, str):
-        return Goal.parse(goal)
-    unknown = goals.keys() - {each.name for each in fields(Goal)}
-    if unknown:
-        known = ", ".join(each.name for each in fields(Goal))
-        raise InputError(f"unknown goal {', '.join(sorted(unknown))}; known: {known}")
-    return Goal(**goals) if goal is None else goal
 
 
 def _ood(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +11,7 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from gemfi.backbones import BACKBONES
-from gemfi.errors import InputError
+from gemfi.backbones import input_options
 from gemfi.estimator.inputs import Scaling
 from gemfi.model import Model, build_model
 
@@ -55,22 +52,6 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build_model(method, backbone, num_classes, config=config, example=example, **given)
-
-
-def input_options(backbone: object, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The arguments of a backbone that follow from the shape of a sample."""
-    if not isinstance(backbone, str) or backbone not in BACKBONES:
-        raise InputError(
-            f"unknown backbone {backbone!r}; give a module, or one of {', '.join(BACKBONES)}"
-        )
-    if "in_features" in inspect.signature(BACKBONES[backbone]).parameters:
-        return {"in_features": math.prod(shape)}
-    if len(shape) != 3 or shape[1] != shape[2]:
-        raise InputError(
-            f"{backbone} takes square images (N, channels, size, size), but a sample of X has "
-            f'shape {shape}; use backbone="mlp", or reshape X'
-        )
-    return {"in_channels": shape[0], "size": shape[1]}
 
 
 def finished(model: Model, scaling: Scaling) -> Model:

@@ -235,10 +235,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{FEWEST} samples or more with calibration_fraction above 0, or call "
                 "calibrate(X, y) with samples that fit has not seen"
             )
-        if goal is not None and goals:
-            raise InputError(f"give a goal or {', '.join(goals)}, not both")
-        wanted = Goal.parse(goal) if isinstance(goal, str) else (goal or Goal(**goals))
-        policy = Policy.from_readings(self.calibration_, wanted)
+        policy = Policy.from_readings(self.calibration_, Goal.of(goal, goals))
         return replace(policy, score=self._score, doubt=_DOUBT)
 
     def decide(self, X: Any, goal: Goal | str | None = None, **goals: Any) -> Decisions:

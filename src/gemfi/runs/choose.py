@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-import torch
-
+from gemfi.backbones import input_options, parameters
 from gemfi.data import Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import InputError
@@ -16,7 +15,7 @@ from gemfi.methods import METHODS, PAPER_PRESETS, gem_presets, method
 from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
 from gemfi.plain import parse, split_setting, with_settings
 from gemfi.recipes import Recipe, own_recipe
-from gemfi.runs.spec import OwnData, RunSpec, find_task, parameters
+from gemfi.runs.spec import OwnData, RunSpec, find_task
 from gemfi.training import TrainConfig
 
 _AUGMENTED: Final = {
@@ -88,7 +87,7 @@ def make_spec(
     )
     given = dict(chosen.backbone_options)
     if backbone is not None and backbone != chosen.backbone:
-        given = _input_options(backbone, shape)
+        given = input_options(backbone, shape)
     else:
         backbone = chosen.backbone
     changes = {key: value for key, value in (train or {}).items() if value is not None}
@@ -115,30 +114,17 @@ def matched_recipe(shape: Sequence[int], name: str, samples: int) -> Recipe:
     train = TrainConfig(batch_size=_batch_size(samples))
     if len(shape) == 3 and shape[1] == shape[2] >= 8:
         backbone = "resnet18" if shape[0] == 3 else "convnet"
-        options = _input_options(backbone, shape)
+        options = input_options(backbone, shape)
         if backbone == "resnet18":
             options["width"] = 16
         augmentation = _AUGMENTED.get(name, Augmentation())
         return Recipe(replace(train, augmentation=augmentation), backbone, options)
-    return Recipe(train, "mlp", _input_options("mlp", shape))
+    return Recipe(train, "mlp", input_options("mlp", shape))
 
 
 def _batch_size(samples: int) -> int:
     """The power of two from 16 to 128 that leaves twenty batches an epoch, if one does."""
     return min(128, max(16, 1 << int(math.log2(max(1, samples / 20)))))
-
-
-def _input_options(backbone: str, shape: Sequence[int]) -> dict[str, Any]:
-    """The options of a backbone that follow from the shape of a sample."""
-    known = parameters(backbone)
-    if "in_features" in known:
-        return {"in_features": int(torch.Size(shape).numel())}
-    if len(shape) != 3 or shape[1] != shape[2]:
-        raise InputError(
-            f"{backbone} takes square images (channels, size, size), but a sample is "
-            f"{tuple(shape)}; use --backbone mlp"
-        )
-    return {"in_channels": int(shape[0]), "size": int(shape[1])}
 
 
 def _head(

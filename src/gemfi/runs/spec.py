@@ -12,13 +12,12 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import torch
 
-from gemfi.backbones import BACKBONES
+from gemfi.backbones import parameters
 from gemfi.data import TASKS, Task
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
@@ -209,19 +208,6 @@ def task_of(spec: RunSpec) -> Task:
 
 def _checked(config: T, where: str) -> T:
     return from_plain(type(config), to_plain(config), where)
-
-
-@cache
-def parameters(backbone: str) -> dict[str, tuple[Any, Any]]:
-    """Argument of a backbone -> its type and its default."""
-    if backbone not in BACKBONES:
-        raise InputError(f"unknown backbone {backbone!r}; known: {', '.join(BACKBONES)}")
-    maker = BACKBONES[backbone]
-    hints = get_type_hints(maker if inspect.isfunction(maker) else vars(maker)["__init__"])
-    return {
-        name: (hints[name], each.default)
-        for name, each in inspect.signature(maker).parameters.items()
-    }
 
 
 def _complete(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:

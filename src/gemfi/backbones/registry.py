@@ -1,0 +1,59 @@
+"""The backbones by name, what each takes, and which of that follows from the shape of a sample."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, get_type_hints
+
+from torch import nn
+
+from gemfi.backbones.convnet import ConvNet
+from gemfi.backbones.identity import Identity
+from gemfi.backbones.mlp import MLP
+from gemfi.backbones.resnet import resnet18
+from gemfi.backbones.vgg import vgg16
+from gemfi.errors import InputError
+
+BACKBONES: dict[str, Callable[..., nn.Module]] = {
+    "convnet": ConvNet,
+    "mlp": MLP,
+    "resnet18": resnet18,
+    "vgg16": vgg16,
+    "identity": Identity,
+}
+
+
+def find_backbone(name: str) -> Callable[..., nn.Module]:
+    """What makes the backbone of that name."""
+    if not isinstance(name, str) or name not in BACKBONES:
+        raise InputError(f"unknown backbone {name!r}; known: {', '.join(BACKBONES)}")
+    return BACKBONES[name]
+
+
+def parameters(backbone: str) -> dict[str, tuple[Any, Any]]:
+    """Argument of a backbone -> its type and its default."""
+    return _parameters(find_backbone(backbone))
+
+
+@cache
+def _parameters(maker: Callable[..., nn.Module]) -> dict[str, tuple[Any, Any]]:
+    hints = get_type_hints(maker if inspect.isfunction(maker) else vars(maker)["__init__"])
+    return {
+        name: (hints[name], each.default)
+        for name, each in inspect.signature(maker).parameters.items()
+    }
+
+
+def input_options(backbone: str, shape: Sequence[int]) -> dict[str, Any]:
+    """The arguments of a backbone that follow from the shape of a sample."""
+    if "in_features" in parameters(backbone):
+        return {"in_features": math.prod(shape)}
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise InputError(
+            f"{backbone} takes square images (channels, size, size), but a sample is "
+            f"{tuple(shape)}; use the backbone mlp, or reshape the samples"
+        )
+    return {"in_channels": int(shape[0]), "size": int(shape[1])}
