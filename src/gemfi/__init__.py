@@ -15,6 +15,7 @@ from gemfi.attach import attach
 from gemfi.backbones.frozen import Frozen
 from gemfi.backbones.tokens import Tokens
 from gemfi.belief import Belief
+from gemfi.bundle import Bundle, load, save
 from gemfi.calibration import calibrated, fit_temperature
 from gemfi.data import (
     DATA_SETS,
@@ -25,7 +26,7 @@ from gemfi.data import (
     as_split,
     digits,
     line,
-    load,
+    load_split,
     two_moons,
 )
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
@@ -66,6 +67,7 @@ __all__ = [
     "TASKS",
     "Augmentation",
     "Belief",
+    "Bundle",
     "CheckFailedError",
     "CheckpointError",
     "Costs",
@@ -114,7 +116,9 @@ __all__ = [
     "fit_temperature",
     "line",
     "load",
+    "load_split",
     "observe",
+    "save",
     "scores",
     "task_from_path",
     "two_moons",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones import Stack, find_backbone, parameters
+from gemfi.backbones import Blueprint, Stack, find_backbone, parameters
 from gemfi.backbones.frozen import cannot_learn
 from gemfi.backbones.tokens import tokens_of
 from gemfi.belief import Belief
@@ -43,10 +44,13 @@ class Model(nn.Module):
 
     Attributes:
         class_names: C names, where they are known.
+        log_temperature: log T of the probabilities, a buffer; None for none. See `set_temperature`.
+        blueprint: of a backbone that was given by its name.
     """
 
     input_mean: Tensor | None
     input_std: Tensor | None
+    log_temperature: Tensor | None
 
     def __init__(
         self, backbone: nn.Module, head: Head, normalisation: Normalisation | None = None
@@ -58,8 +62,24 @@ class Model(nn.Module):
         mean, std = _tensors(normalisation) or (None, None)
         self.register_buffer("input_mean", mean)
         self.register_buffer("input_std", std)
+        self.register_buffer("log_temperature", None)
+        self.blueprint: Blueprint | None = None
         self.sample_shape: tuple[int, ...] | None = None  # of an input, once it was trained
         self.sample_dtype: torch.dtype | None = None  # uint8 or floating point, likewise
+
+    def set_temperature(self, log_temperature: Tensor | float | None) -> None:
+        """Let every belief of this model have a temperature.
+
+        Args:
+            log_temperature: log T, as `fit_temperature` returns it; None for none.
+        """
+        if log_temperature is not None:
+            like = next(self.parameters(), torch.zeros(()))
+            value = torch.as_tensor(log_temperature, dtype=like.dtype, device=like.device)
+            if value.ndim or not bool(torch.isfinite(value)):
+                raise InputError(f"log_temperature must be a finite number, got {log_temperature}")
+            log_temperature = value.clone()
+        self.log_temperature = log_temperature
 
     def train(self, mode: bool = True) -> Self:
         """As of any module; but batch norm and dropout of a backbone that cannot learn rest."""
@@ -95,8 +115,15 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Belief:
         """One pass: inputs to a belief."""
-        belief: Belief = self.head(self.features(x))
-        return belief
+        return self._believe(self.features(x))
+
+    def _believe(self, z: Tensor) -> Belief:
+        belief: Belief = self.head(z)
+        if self.log_temperature is None:
+            return belief
+        before = belief.log_temperature
+        total = self.log_temperature if before is None else before + self.log_temperature
+        return replace(belief, log_temperature=total)
 
     @torch.no_grad()
     def predict(self, x: Inputs, batch_size: int = 512) -> Belief:
@@ -106,7 +133,7 @@ class Model(nn.Module):
             x: (N, ...) inputs with N ≥ 1: a tensor, an array or a split.
             batch_size: how many at a time.
         """
-        beliefs = [self.head(z) for z in self._feature_batches(x, batch_size)]
+        beliefs = [self._believe(z) for z in self._feature_batches(x, batch_size)]
         return Belief.cat(beliefs).to(torch.float64)
 
     @torch.no_grad()
@@ -231,6 +258,7 @@ def build_model(
             spectrally normalised (`SOFT`), if it can be, unless `spectral` is given; a module of
             your own is used as it is.
     """
+    blueprint = None
     head_class = method(method_name)
     copies = head_class.copies(config)
     if isinstance(backbone, str):
@@ -238,6 +266,7 @@ def build_model(
         if isinstance(config, GEMConfig) and config.sn and "spectral" in parameters(backbone):
             options.setdefault("spectral", SOFT)
         made = [maker(**options) for _ in range(copies)]
+        blueprint = Blueprint(backbone, options)
         backbone = made[0] if copies == 1 else Stack(made)
     elif options:
         raise InputError(
@@ -248,7 +277,9 @@ def build_model(
     if copies > 1 and not isinstance(backbone, Stack):
         backbone = Stack([copy.deepcopy(backbone) for _ in range(copies)], num_features)
         num_features = backbone.num_features
-    return Model(backbone, head_class(num_features, num_classes, config), normalisation)
+    model = Model(backbone, head_class(num_features, num_classes, config), normalisation)
+    model.blueprint = blueprint
+    return model
 
 
 def _find_width(

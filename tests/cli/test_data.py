@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gemfi.cli import main
-from gemfi.data import DATA_SETS, load
+from gemfi.data import DATA_SETS, load_split
 from support.data_commands import COMMANDS, NAMES, Capture, idx, left, ran, refused
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -143,7 +143,7 @@ class TestVerify:
 class TestCorrupt:
     def test_mnist(self, root: Path, capsys: Capture) -> None:
         idx(root / "mnist")
-        made = load("mnist-c", "fog")
+        made = load_split("mnist-c", "fog")
         said = ran(capsys, "corrupt", "mnist", "--types", "fog", "shear")
         folder = root / "generated" / "mnist_c"
         assert f"Wrote 4 files to {folder}: mnist/test, 6 of 10,000 under 2 corruptions." in said
@@ -152,7 +152,7 @@ class TestCorrupt:
             f"{name}/test_{kind}.npy" for name in ("fog", "shear") for kind in ("images", "labels")
         ]
         (root / "mnist" / f"{NAMES[0]}.gz").unlink()  # so that it cannot be made again
-        written = load("mnist-c", "fog")
+        written = load_split("mnist-c", "fog")
         assert (written.x == made.x).all()
         assert written.name == made.name == "mnist-c/fog, generated, 6 of 10,000"
 
@@ -162,7 +162,7 @@ class TestCorrupt:
         ran(capsys, "corrupt", "mnist", "--types", "fog", "--out", str(out), "--seed", "3")
         array = np.load(out / "fog" / "test_images.npy")
         assert array.shape == (6, 28, 28, 1)
-        assert (array[..., 0] != load("mnist-c", "fog").x[:, 0].numpy()).any()
+        assert (array[..., 0] != load_split("mnist-c", "fog").x[:, 0].numpy()).any()
         assert not (root / "generated").exists()
 
     def test_refusals_write_nothing(self, root: Path, capsys: Capture) -> None:

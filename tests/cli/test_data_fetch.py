@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gemfi.cli import main
-from gemfi.data import DATA_SETS, DataSet, load
+from gemfi.data import DATA_SETS, DataSet, load_split
 from gemfi.data.registry.download import fetch_file
 from gemfi.data.registry.record import RemoteFile
 from gemfi.errors import InputError
@@ -103,7 +103,7 @@ class TestFetch:
         assert left(root) == FILES
         for file in FILES:
             assert (root / file).read_bytes() == (shop / file).read_bytes()
-        assert len(load("notmnist", "sample")) == 6
+        assert len(load_split("notmnist", "sample")) == 6
 
     def test_what_is_here_is_not_fetched_again(
         self, root: Path, shop: Path, mirror: str, offered: DataSet, capsys: Capture
@@ -174,7 +174,7 @@ class TestFetch:
         folder.mkdir()
         (folder / "test_batch.bin").write_bytes(b"cifar-10-batches-bin/test_batch.bin")
         with pytest.raises(InputError, match=r"data_batch_1\.bin; run: gemfi data fetch cifar10"):
-            load("cifar10", "train")
+            load_split("cifar10", "train")
         assert "is here already" not in ran(capsys, "fetch", "cifar10", "--mirror", mirror)
         assert len(left(folder)) == 6
         assert "is here already" in ran(capsys, "fetch", "cifar10", "--mirror", mirror)

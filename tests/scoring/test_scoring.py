@@ -12,27 +12,38 @@ from PIL import Image
 from pyarrow import parquet
 
 from gemfi import InputError, digits
+from gemfi.bundle import Bundle, open_model
 from gemfi.cli import main
 from gemfi.data.readers.streams import ROWS
 from gemfi.decisions import Goal
 from gemfi.runs import make_spec, train_run
 from gemfi.runs.spec import OwnData
 from gemfi.scores import SCORES
-from gemfi.scoring import Opened, open_model, score_files
+from gemfi.scoring import score_files
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def images(images_run: Path) -> Bundle:
+    return open_model(images_run)
+
+
+@pytest.fixture(scope="module")
+def table(table_run: Path) -> Bundle:
+    return open_model(table_run)
+
+
+@pytest.fixture(scope="module")
+def images_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of the digits."""
     task = digits()
     spec = make_spec("digits", "gem-fi", task, options=("channels=8",), train={"epochs": 2})
     folder = tmp_path_factory.mktemp("runs") / "digits"
     train_run(spec, folder, progress=False, task=task)
-    return open_model(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def table_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of a table with the columns width, height and kind."""
     folder = tmp_path_factory.mktemp("table")
     rng = np.random.default_rng(0)
@@ -47,7 +58,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     task = own.task(path)
     spec = make_spec(path, "edl", task, train={"epochs": 2}, own=own)
     train_run(spec, folder / "run", progress=False, task=task)
-    return open_model(folder / "run")
+    return folder / "run"
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -55,7 +66,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_rows_are_what_the_model_believes(images: Opened, tmp_path: Path) -> None:
+def test_rows_are_what_the_model_believes(images: Bundle, tmp_path: Path) -> None:
     x = digits().test.x[:7]
     np.save(tmp_path / "x.npy", x.numpy())
     scored = score_files(images, [tmp_path / "x.npy"], tmp_path / "out.csv", probs=True)
@@ -63,7 +74,7 @@ def test_rows_are_what_the_model_believes(images: Opened, tmp_path: Path) -> Non
     rows = read_csv(tmp_path / "out.csv")
     assert scored.count == len(rows) == 7
     assert [row["input"] for row in rows[:2]] == [f"{tmp_path}/x.npy[0]", f"{tmp_path}/x.npy[1]"]
-    names = images.facts.class_names
+    names = images.info.class_names
     assert [row["label"] for row in rows] == [names[each] for each in belief.labels().tolist()]
     for score in ("entropy", "evidence", "energy", "unfamiliarity", "mutual_information"):
         found = [float(row[score]) for row in rows]
@@ -73,7 +84,7 @@ def test_rows_are_what_the_model_believes(images: Opened, tmp_path: Path) -> Non
     assert scored.labels.total() == 7
 
 
-def test_every_format_gives_the_same(images: Opened, tmp_path: Path) -> None:
+def test_every_format_gives_the_same(images: Bundle, tmp_path: Path) -> None:
     x = digits().test.x[:5].numpy()
     np.save(tmp_path / "x.npy", x)
     for ending in ("csv", "jsonl", "parquet"):
@@ -89,7 +100,7 @@ def test_every_format_gives_the_same(images: Opened, tmp_path: Path) -> None:
         assert row["error"] == ""
 
 
-def test_archives_arrays_and_images_are_read_alike(images: Opened, tmp_path: Path) -> None:
+def test_archives_arrays_and_images_are_read_alike(images: Bundle, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 8, 8), np.uint8)
     np.savez_compressed(tmp_path / "x.npz", images=pixels)
     np.save(tmp_path / "x.npy", pixels)
@@ -102,7 +113,7 @@ def test_archives_arrays_and_images_are_read_alike(images: Opened, tmp_path: Pat
         assert [row[1:] for row in rows] == [row[1:] for row in first[0]]
 
 
-def test_pieces_are_joined_in_order(images: Opened, tmp_path: Path) -> None:
+def test_pieces_are_joined_in_order(images: Bundle, tmp_path: Path) -> None:
     x = np.random.default_rng(0).uniform(size=(ROWS + 5, 1, 8, 8)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     scored = score_files(images, [tmp_path / "x.npy"], tmp_path / "out.csv")
@@ -118,7 +129,7 @@ def _saved(path: Path, x: np.ndarray) -> Path:
     return path
 
 
-def assert_alike(rows: list[list[object]], opened: Opened, x: np.ndarray, folder: Path) -> None:
+def assert_alike(rows: list[list[object]], opened: Bundle, x: np.ndarray, folder: Path) -> None:
     """The rows of the same inputs in an array, up to rounding in batches of another size."""
     expected = score_files(opened, [_saved(folder / "expected.npy", x)]).first
     assert [row[1] for row in rows] == [row[1] for row in expected]
@@ -126,7 +137,7 @@ def assert_alike(rows: list[list[object]], opened: Opened, x: np.ndarray, folder
         assert row[2:-1] == pytest.approx(other[2:-1], rel=1e-4, abs=1e-7)
 
 
-def test_what_cannot_be_read_has_a_row_that_says_why(images: Opened, tmp_path: Path) -> None:
+def test_what_cannot_be_read_has_a_row_that_says_why(images: Bundle, tmp_path: Path) -> None:
     good = np.zeros((2, 8, 8), np.uint8)
     (tmp_path / "folder").mkdir()
     Image.fromarray(good[0]).save(tmp_path / "folder" / "a.png")
@@ -152,7 +163,7 @@ def test_what_cannot_be_read_has_a_row_that_says_why(images: Opened, tmp_path: P
     assert bad["label"] == bad["verdict"] == bad["entropy"] == ""
 
 
-def test_tables_are_read_by_the_names_of_their_columns(table: Opened, tmp_path: Path) -> None:
+def test_tables_are_read_by_the_names_of_their_columns(table: Bundle, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("height,extra,width\n0.5,x,-1\n4,x,3\n1,x\n2,x,wide\n")
     rows = score_files(table, [tmp_path / "a.csv"]).first
     assert_alike(rows[:2], table, np.array([[-1, 0.5], [3.0, 4]]), tmp_path)
@@ -163,7 +174,7 @@ def test_tables_are_read_by_the_names_of_their_columns(table: Opened, tmp_path: 
     assert "no column 'width'" in score_files(table, [tmp_path / "b.csv"]).first[0][-1]
 
 
-def test_parquet_tables(table: Opened, tmp_path: Path) -> None:
+def test_parquet_tables(table: Bundle, tmp_path: Path) -> None:
     import pyarrow as pa  # noqa: PLC0415
 
     columns = {"height": [0.5, 4.0, None], "kind": ["a", "b", "a"], "width": [-1, 3, 2]}
@@ -174,7 +185,7 @@ def test_parquet_tables(table: Opened, tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_behind_by_a_run_that_was_stopped(
-    images: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    images: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), np.float32))
     (tmp_path / "out.csv").write_text("before")
@@ -198,7 +209,7 @@ def test_nothing_is_left_behind_by_a_run_that_was_stopped(
     ],
 )
 def test_other_inputs_are_refused_at_once(
-    images: Opened, tmp_path: Path, name: str, message: str
+    images: Bundle, tmp_path: Path, name: str, message: str
 ) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "empty").mkdir()
@@ -206,7 +217,7 @@ def test_other_inputs_are_refused_at_once(
         score_files(images, [tmp_path / name], tmp_path / "out.csv")
 
 
-def test_outputs_are_checked_before_the_work(images: Opened, tmp_path: Path) -> None:
+def test_outputs_are_checked_before_the_work(images: Bundle, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), np.float32))
     for out, message in (
         ("out.xls", "must end in .csv, .jsonl, .parquet"),
@@ -216,7 +227,7 @@ def test_outputs_are_checked_before_the_work(images: Opened, tmp_path: Path) -> 
             score_files(images, [tmp_path / "x.npy"], tmp_path / out)
 
 
-def test_images_are_not_for_tables(table: Opened, tmp_path: Path) -> None:
+def test_images_are_not_for_tables(table: Bundle, tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "a.png")
     with pytest.raises(InputError, match=r"a.png is an image, but .* takes inputs of shape \(2,\)"):
         score_files(table, [tmp_path / "a.png"])
@@ -226,11 +237,11 @@ def test_images_are_not_for_tables(table: Opened, tmp_path: Path) -> None:
 
 
 def test_the_command_decides(
-    images: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    images_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x = np.concatenate([digits().test.x[:4].numpy(), np.full((1, 1, 8, 8), 40, np.float32)])
     np.save(tmp_path / "x.npy", x)
-    code = main(["predict", images.name, f"{tmp_path}/x.npy", "--policy", "false_alarm=0.1"])
+    code = main(["predict", str(images_run), f"{tmp_path}/x.npy", "--policy", "false_alarm=0.1"])
     text = capsys.readouterr().out
     assert code == 0
     assert "at most 10.00% of known inputs" in text
@@ -239,11 +250,11 @@ def test_the_command_decides(
 
 
 def test_the_command_tells_what_failed(
-    images: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    images_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.png").write_bytes(b"no image")
     out = tmp_path / "out.jsonl"
-    code = main(["predict", images.name, f"{tmp_path}/a.png", "--out", str(out)])
+    code = main(["predict", str(images_run), f"{tmp_path}/a.png", "--out", str(out)])
     printed = capsys.readouterr()
     assert code == 1
     assert f"1 of 1 inputs could not be read; {out} says why" in printed.err
@@ -268,13 +279,13 @@ def test_bad_commands_are_one_line(
 
 
 def test_a_policy_needs_its_data(
-    table: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    table_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
-    place = Path(table.spec.task)
+    place = table_run.with_name("data.csv")
     moved = place.rename(place.with_name("moved.csv"))
     try:
-        code = main(["predict", table.name, f"{tmp_path}/x.npy", "--policy", "false_alarm=0.2"])
+        code = main(["predict", str(table_run), f"{tmp_path}/x.npy", "--policy", "false_alarm=0.2"])
     finally:
         moved.rename(place)
     assert code == 2

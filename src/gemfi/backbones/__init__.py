@@ -12,7 +12,7 @@ from gemfi.backbones.convnet import ConvNet
 from gemfi.backbones.efficientnet_lite import EfficientNetLite0
 from gemfi.backbones.identity import Identity
 from gemfi.backbones.mlp import MLP
-from gemfi.backbones.registry import BACKBONES, find_backbone, input_options, parameters
+from gemfi.backbones.registry import BACKBONES, Blueprint, find_backbone, input_options, parameters
 from gemfi.backbones.resnet import ResNet18, resnet18
 from gemfi.backbones.stack import Stack
 from gemfi.backbones.vgg import VGG16, vgg16
@@ -21,6 +21,7 @@ __all__ = [
     "BACKBONES",
     "MLP",
     "VGG16",
+    "Blueprint",
     "ConvNet",
     "EfficientNetLite0",
     "Identity",

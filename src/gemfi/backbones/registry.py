@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -16,6 +17,7 @@ from gemfi.backbones.mlp import MLP
 from gemfi.backbones.resnet import resnet18
 from gemfi.backbones.vgg import vgg16
 from gemfi.errors import InputError
+from gemfi.plain import decode, to_plain
 
 BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "convnet": ConvNet,
@@ -24,6 +26,8 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "vgg16": vgg16,
     "identity": Identity,
 }
+
+_WHERE = "backbone_options"
 
 
 def find_backbone(name: str) -> Callable[..., nn.Module]:
@@ -57,3 +61,46 @@ def input_options(backbone: str, shape: Sequence[int]) -> dict[str, Any]:
             f"{tuple(shape)}; use the backbone mlp, or reshape the samples"
         )
     return {"in_channels": int(shape[0]), "size": int(shape[1])}
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A backbone by its name and every argument, as JSON values: enough to build it again.
+
+    Attributes:
+        name: in `BACKBONES`.
+        options: its arguments; those that are left out are filled in.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", _complete(self.name, self.options))
+
+    def arguments(self) -> dict[str, Any]:
+        """The options as the backbone takes them."""
+        return _decoded(self.name, self.options)
+
+
+def _complete(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Every argument of a backbone as a plain value: those given, checked, and the defaults."""
+    known = parameters(backbone)
+    for name in options:
+        if name not in known:
+            raise InputError(
+                f"{_WHERE}.{name}: {backbone} has no such option; known: {', '.join(known)}"
+            )
+    given = {name: options.get(name, default) for name, (_, default) in known.items()}
+    for name, value in given.items():
+        if value is inspect.Parameter.empty:
+            raise InputError(f"{_WHERE}: {backbone} needs {name}")
+    checked = _decoded(backbone, {name: to_plain(value) for name, value in given.items()})
+    return {name: to_plain(value) for name, value in checked.items()}
+
+
+def _decoded(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    known = parameters(backbone)
+    return {
+        name: decode(known[name][0], value, f"{_WHERE}.{name}") for name, value in options.items()
+    }

@@ -9,7 +9,7 @@ from typing import Final
 from torch import Tensor
 
 from gemfi.bench.protocol import Shift
-from gemfi.data import Split, Task, load
+from gemfi.data import Split, Task, load_split
 from gemfi.data.registry.corrupted import MADE_SEED
 from gemfi.data.registry.load import data_set, find_form
 from gemfi.errors import InputError
@@ -65,7 +65,7 @@ def _registered(task: Task, name: str, severity: int | None, images: int) -> Spl
     label, entry = _label(name, severity), data_set(f"{task.name}-c")
     form = find_form(entry, label, data_root())
     if form is not None and not form.made:
-        return _first(load(entry.name, label), images)
+        return _first(load_split(entry.name, label), images)
     from gemfi.data.corruptions import corrupt  # noqa: PLC0415 - needs scipy, an extra
 
     clean = _first(task.test, images)

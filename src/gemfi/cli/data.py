@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import tyro
 
-from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, Form, data_set, load
+from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, Form, data_set, load_split
 from gemfi.data.registry.corrupted import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
 from gemfi.data.registry.download import fetch_file
 from gemfi.data.registry.load import find_form
@@ -157,7 +157,7 @@ def corrupt(name: Name, types: _Types = (), out: _Folder = None, seed: int = MAD
         )
     if folder.resolve() == (root / published).resolve():
         raise InputError(f"--out {folder} is the place of the published files; choose another")
-    test = load(name, "test")
+    test = load_split(name, "test")
     written = write_published_layout(
         test.x, test.labels, folder, family=name, names=types or None, seed=seed
     )

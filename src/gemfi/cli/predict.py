@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from gemfi.bundle import fit_policy, open_model
 from gemfi.decisions import Goal
 from gemfi.errors import CheckFailedError, InputError
-from gemfi.scoring import Scored, open_model, score_files
+from gemfi.scoring import Scored, score_files
 from gemfi.scoring.scoring import SHOWN
 
 _Inputs = tyro.conf.arg(metavar="INPUT ...")
@@ -47,12 +48,12 @@ def predict(
     if not inputs:
         raise InputError("give at least one input: an image, a folder, or a file of rows")
     goal = None if policy is None else Goal.parse(policy)
-    opened = open_model(model)
-    fitted = None if goal is None else opened.policy(goal)
+    bundle = open_model(model)
+    fitted = None if goal is None else fit_policy(bundle, goal)
     if fitted is not None and not quiet:
         print(f"{fitted.summary()}\n")
     scored = score_files(
-        opened,
+        bundle,
         inputs,
         None if out is None else Path(out),
         policy=fitted,

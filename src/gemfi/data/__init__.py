@@ -14,7 +14,7 @@ from typing import Final
 from gemfi.data.digits import digits
 from gemfi.data.frozen import cifar10_frozen, frozen_features
 from gemfi.data.guard import USES, require_classes, require_role, require_use
-from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, load, registered_task
+from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, load_split, registered_task
 from gemfi.data.splits import Role, Split
 from gemfi.data.task import Task
 from gemfi.data.toys import line, line_probability, two_moons
@@ -45,7 +45,7 @@ __all__ = [
     "frozen_features",
     "line",
     "line_probability",
-    "load",
+    "load_split",
     "registered_task",
     "require_classes",
     "require_role",

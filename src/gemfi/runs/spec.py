@@ -8,7 +8,6 @@ Two runs with equal specs on equal data end in the same weights, bit for bit (on
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from gemfi.backbones import parameters
+from gemfi.backbones import Blueprint, parameters
 from gemfi.data import TASKS, Task
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
@@ -25,8 +24,8 @@ from gemfi.methods import GEMConfig, method
 from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
 from gemfi.outliers import NONE
-from gemfi.plain import decode, from_plain, to_plain
-from gemfi.spectral import SOFT, Spectral
+from gemfi.plain import from_plain, to_plain
+from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig
 
 T = TypeVar("T")
@@ -115,7 +114,7 @@ class RunSpec:
         # through plain values, so that 15 and 15.0 are one setting
         object.__setattr__(self, "head", None if head is None else _checked(head, "head"))
         object.__setattr__(self, "train", _checked(self.train, "train"))
-        object.__setattr__(self, "backbone_options", _complete(self.backbone, options))
+        object.__setattr__(self, "backbone_options", Blueprint(self.backbone, options).options)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -148,9 +147,7 @@ class RunSpec:
             num_classes: C of the task.
             normalisation: the task's; used only if the spec says `normalise`.
         """
-        options = dict(self.backbone_options)
-        if "spectral" in options:
-            options["spectral"] = from_plain(Spectral, options["spectral"], "spectral")
+        options = Blueprint(self.backbone, self.backbone_options).arguments()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.train.seed)
             return build_model(
@@ -208,21 +205,3 @@ def task_of(spec: RunSpec) -> Task:
 
 def _checked(config: T, where: str) -> T:
     return from_plain(type(config), to_plain(config), where)
-
-
-def _complete(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Every argument of a backbone as a plain value: those given, checked, and the defaults."""
-    known = parameters(backbone)
-    where = "backbone_options"
-    for name in options:
-        if name not in known:
-            raise InputError(
-                f"{where}.{name}: {backbone} has no such option; known: {', '.join(known)}"
-            )
-    complete = {}
-    for name, (hint, default) in known.items():
-        value = options.get(name, default)
-        if value is inspect.Parameter.empty:
-            raise InputError(f"{where}: {backbone} needs {name}")
-        complete[name] = to_plain(decode(hint, to_plain(value), f"{where}.{name}"))
-    return complete

@@ -1,10 +1,9 @@
 """Scoring: a trained model on files, of any number of inputs in a bounded memory.
 
-`opened.py` opens a model, `inputs.py` streams files to it, `rows.py` makes the columns and
+`inputs.py` streams files to it, `rows.py` makes the columns and
 `writers.py` writes them; `scoring.py` is the loop.
 """
 
-from gemfi.scoring.opened import Opened, open_model
 from gemfi.scoring.scoring import Scored, score_files
 
-__all__ = ["Opened", "Scored", "open_model", "score_files"]
+__all__ = ["Scored", "score_files"]

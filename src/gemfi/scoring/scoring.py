@@ -13,9 +13,9 @@ import torch
 from tqdm import tqdm
 
 from gemfi.belief import Belief
+from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
 from gemfi.scoring.inputs import find_inputs, stream_inputs
-from gemfi.scoring.opened import Opened
 from gemfi.scoring.rows import Column, columns_of, rows_of
 from gemfi.scoring.writers import check_output, writer
 
@@ -45,7 +45,7 @@ class Scored:
 
 
 def score_files(
-    opened: Opened,
+    bundle: Bundle,
     inputs: Sequence[Path | str],
     out: Path | None = None,
     *,
@@ -57,7 +57,7 @@ def score_files(
     """Ask a model about files; an input that cannot be read has a row that says why.
 
     Args:
-        opened: the model.
+        bundle: the model.
         inputs: images, folders of images, `.npy`, `.npz`, `.csv`, `.parquet`.
         out: `.csv`, `.jsonl` or `.parquet`; None to write nothing.
         policy: adds a verdict and a p-value.
@@ -68,16 +68,16 @@ def score_files(
     files = find_inputs(inputs)
     if out is not None:
         check_output(out)
-    names = opened.facts.class_names
-    columns = columns_of(_trial(opened), names, policy=policy, probs=probs)
+    names = bundle.info.class_names
+    columns = columns_of(_trial(bundle), names, policy=policy, probs=probs)
     scored = Scored(columns)
     hidden = None if progress is None else not progress
     with (
         nullcontext() if out is None else writer(out, columns) as write,
         tqdm(desc="predict", unit="input", disable=hidden, leave=False) as bar,
     ):
-        for piece, x in stream_inputs(files, opened):
-            belief = opened.model.predict(x, batch_size)
+        for piece, x in stream_inputs(files, bundle):
+            belief = bundle.model.predict(x, batch_size)
             rows, decisions = rows_of(
                 piece.names, piece.errors, belief, names, policy=policy, probs=probs
             )
@@ -95,7 +95,7 @@ def score_files(
     return scored
 
 
-def _trial(opened: Opened) -> Belief:
+def _trial(bundle: Bundle) -> Belief:
     """The belief on one input of zeros, to see what the method tells."""
-    kind = getattr(torch, opened.facts.sample_dtype)
-    return opened.model.predict(torch.zeros(1, *opened.facts.sample_shape, dtype=kind))
+    kind = bundle.model.sample_dtype
+    return bundle.model.predict(torch.zeros(1, *bundle.sample_shape, dtype=kind))

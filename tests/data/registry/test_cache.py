@@ -19,7 +19,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from gemfi.data import load
+from gemfi.data import load_split
 from gemfi.data.readers import Pictures
 from gemfi.data.registry.cache import FOLDER, read_cached
 from gemfi.data.registry.record import Form
@@ -76,10 +76,10 @@ def test_load_reads_the_files_once(
         return read_bytes(path)
 
     monkeypatch.setattr(Path, "read_bytes", counted)
-    first = load("mnist", "validation")
+    first = load_split("mnist", "validation")
     assert opened == ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]
     opened.clear()
-    again, other = load("mnist", "validation"), load("mnist", "calibration")
+    again, other = load_split("mnist", "validation"), load_split("mnist", "calibration")
     assert opened == []
     assert (first.x == again.x).all()
     assert (first.labels == again.labels).all()
@@ -254,7 +254,7 @@ def test_a_file_that_cannot_be_decoded_leaves_no_cache(shelf: Any) -> None:
     file = shelf.root / "mnist" / "t10k-images-idx3-ubyte.gz"
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes())[:-5]))
     with pytest.raises(InputError, match="is truncated at offset"):
-        load("mnist", "test")
+        load_split("mnist", "test")
     assert not (shelf.root / FOLDER).exists()
 
 

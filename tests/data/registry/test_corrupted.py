@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.data import DATA_SETS, Role, load
+from gemfi.data import DATA_SETS, Role, load_split
 from gemfi.data.corruptions import corrupt, write_published_layout
 from gemfi.data.registry.cache import FOLDER
 from gemfi.data.registry.corrupted import MADE_VERSION
@@ -21,7 +21,7 @@ class TestPublishedCorruptions:
         images, labels = shelf.draw(5, (28, 28, 1))
         shelf.array("mnist_c/fog/test_images.npy", images)
         shelf.array("mnist_c/fog/test_labels.npy", labels)
-        split = load("mnist-c", "fog")
+        split = load_split("mnist-c", "fog")
         np.testing.assert_array_equal(split.x.numpy(), images.transpose(0, 3, 1, 2))
         assert split.labels.tolist() == labels.tolist()
         assert (split.role, split.name) == (Role.TEST, "mnist-c/fog")
@@ -36,7 +36,7 @@ class TestPublishedCorruptions:
         images[2::3] += 2
         shelf.array("CIFAR-10-C/fog.npy", images)
         shelf.array("CIFAR-10-C/labels.npy", np.tile(np.array([7, 8, 9], np.uint8), 5))
-        split = load("cifar10-c", name)
+        split = load_split("cifar10-c", name)
         tens = 10 * severity
         assert split.x[:, 2, 31, 0].tolist() == [tens, tens + 1, tens + 2]
         assert split.labels.tolist() == [7, 8, 9]
@@ -55,13 +55,13 @@ class TestPublishedCorruptions:
         shelf.array("CIFAR-10-C/fog.npy", np.zeros((5, 32, 32, 3), np.uint8))
         shelf.array("CIFAR-10-C/labels.npy", labels)
         with pytest.raises(InputError, match=message):
-            load("cifar10-c", "fog-1")
+            load_split("cifar10-c", "fog-1")
 
     def test_an_array_that_is_not_five_severities(self, shelf: Any) -> None:
         shelf.array("CIFAR-10-C/fog.npy", np.zeros((6, 32, 32, 3), np.uint8))
         shelf.array("CIFAR-10-C/labels.npy", np.zeros(6, np.uint8))
         with pytest.raises(InputError, match=r"fog\.npy: 6 images are not five severities"):
-            load("cifar10-c", "fog-1")
+            load_split("cifar10-c", "fog-1")
 
 
 class TestWhichIsRead:
@@ -72,9 +72,9 @@ class TestWhichIsRead:
         with pytest.raises(
             MissingDataError, match=r"no .*mnist_c/fog/test_images\.npy; run: gemfi"
         ):
-            load("mnist-c", "fog")
+            load_split("mnist-c", "fog")
         images, labels = shelf.idx("mnist", "t10k", 20)
-        made = load("mnist-c", "fog")
+        made = load_split("mnist-c", "fog")
         expected = corrupt(torch.from_numpy(images), "fog", seed=0, family="mnist")
         assert torch.equal(made.x, expected)
         assert made.labels.tolist() == labels.tolist()
@@ -83,24 +83,24 @@ class TestWhichIsRead:
         for folder, value in (("generated/mnist_c", 1), ("mnist_c", 2)):
             shelf.array(f"{folder}/fog/test_images.npy", np.full((20, 28, 28, 1), value, np.uint8))
             shelf.array(f"{folder}/fog/test_labels.npy", labels)
-            found = load("mnist-c", "fog")
+            found = load_split("mnist-c", "fog")
             assert (found.x == value).all()
         assert found.name == "mnist-c/fog"
-        assert load("mnist-c", "shear").name == "mnist-c/shear, generated, 20 of 10,000"
+        assert load_split("mnist-c", "shear").name == "mnist-c/shear, generated, 20 of 10,000"
 
     def test_cifar10_c(self, shelf: Any, shrink: Any) -> None:
         shrink("cifar10-c", {"fog-2": 6, "fog-4": 6})
         images, (labels,) = shelf.cifar_binary("cifar-10-batches-bin/test_batch.bin", 6, 10)
-        made = load("cifar10-c", "fog-2")
+        made = load_split("cifar10-c", "fog-2")
         clean = torch.from_numpy(images)
         assert torch.equal(made.x, corrupt(clean, "fog", 2, seed=0, family="cifar10"))
         assert made.labels.tolist() == labels.tolist()
         assert made.name == "cifar10-c/fog-2, generated"
-        assert not torch.equal(load("cifar10-c", "fog-4").x, made.x)
+        assert not torch.equal(load_split("cifar10-c", "fog-4").x, made.x)
         values = np.repeat(np.arange(1, 6, dtype=np.uint8), 6)[:, None, None, None]
         shelf.array("CIFAR-10-C/fog.npy", values + np.zeros((30, 32, 32, 3), np.uint8))
         shelf.array("CIFAR-10-C/labels.npy", np.tile(labels.astype(np.uint8), 5))
-        found = load("cifar10-c", "fog-4")
+        found = load_split("cifar10-c", "fog-4")
         assert (found.x == 4).all()
         assert found.name == "cifar10-c/fog-4"
 
@@ -113,12 +113,12 @@ class TestMade:
         shelf.cifar_binary("cifar-10-batches-bin/test_batch.bin", 4, 10)
         parts = [("mnist-c", "spatter"), ("mnist-c", "zigzag")]
         parts += [("cifar10-c", f"snow-{severity}") for severity in (1, 3, 5)]
-        made = {part: load(*part) for part in parts}
+        made = {part: load_split(*part) for part in parts}
         for clean, folder, names in (
             ("mnist", "mnist_c", ["spatter", "zigzag"]),
             ("cifar10", "CIFAR-10-C", ["snow"]),
         ):
-            test = load(clean, "test")
+            test = load_split(clean, "test")
             out = shelf.root / "generated" / folder
             write_published_layout(test.x, test.labels, out, family=clean, names=names, seed=0)
         for file in (shelf.root / FOLDER).iterdir():
@@ -126,7 +126,7 @@ class TestMade:
         (shelf.root / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(b"gone")
         (shelf.root / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(b"gone")
         for part, split in made.items():
-            written = load(*part)
+            written = load_split(*part)
             assert torch.equal(written.x, split.x)
             assert torch.equal(written.labels, split.labels)
             assert written.name == split.name
@@ -141,12 +141,12 @@ class TestMade:
 
         monkeypatch.setattr("gemfi.data.corruptions.corrupt", counted)
         shelf.idx("mnist", "t10k", 5)
-        first, second = load("mnist-c", "shear"), load("mnist-c", "shear")
-        load("mnist-c", "scale")
+        first, second = load_split("mnist-c", "shear"), load_split("mnist-c", "shear")
+        load_split("mnist-c", "scale")
         assert calls == ["shear", "scale"]
         assert torch.equal(first.x, second.x)
         shelf.idx("mnist", "t10k", 6)  # other test images: made anew
-        assert len(load("mnist-c", "shear")) == 6
+        assert len(load_split("mnist-c", "shear")) == 6
         assert calls == ["shear", "scale", "shear"]
 
     @pytest.mark.parametrize("name", ["mnist-c", "cifar10-c"])
@@ -158,10 +158,10 @@ class TestMade:
 
     def test_it_is_made_from_whichever_form_the_test_images_have(self, shelf: Any) -> None:
         images, _ = shelf.idx("MNIST/raw", "t10k", 3, zipped=False)
-        made = load("mnist-c", "shear")
+        made = load_split("mnist-c", "shear")
         expected = corrupt(torch.from_numpy(images), "shear", seed=0, family="mnist")
         assert torch.equal(made.x, expected)
 
     def test_a_part_of_the_test_images_is_named(self, shelf: Any) -> None:
         shelf.idx("mnist", "t10k", 3)
-        assert load("mnist-c", "shear").name == "mnist-c/shear, generated, 3 of 10,000"
+        assert load_split("mnist-c", "shear").name == "mnist-c/shear, generated, 3 of 10,000"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.data import DATA_SETS, Role, Split, load
+from gemfi.data import DATA_SETS, Role, Split, load_split
 from gemfi.data.readers import Pictures
 from gemfi.data.registry import data_set
 from gemfi.errors import InputError, MissingDataError, RoleError
@@ -45,9 +45,9 @@ class TestLayouts:
     ) -> None:
         shrink(name, {"train": 40, "test": 20}, held_out=10)
         images, labels = shelf.idx(folder, "t10k", 20, zipped=zipped)
-        check(load(name, "test"), images, labels, "test", f"{name}/test")
+        check(load_split(name, "test"), images, labels, "test", f"{name}/test")
         images, _ = shelf.idx(folder, "train", 40, zipped=zipped)
-        train = load(name, "train")
+        train = load_split(name, "train")
         assert len(train) == 20
         rows = {image.tobytes() for image in images}
         assert {image.tobytes() for image in train.x.numpy()} < rows
@@ -58,18 +58,18 @@ class TestLayouts:
         shelf.idx("MNIST/raw", "t10k", 20)
         shelf.idx("mnist", "t10k", 20, zipped=False)
         images, labels = shelf.idx("mnist", "t10k", 20)
-        check(load("mnist", "test"), images, labels, "test", "mnist/test")
+        check(load_split("mnist", "test"), images, labels, "test", "mnist/test")
 
     def test_a_pair_needs_both(self, shelf: Any) -> None:
         shelf.idx("mnist", "t10k")
         (shelf.root / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
         with pytest.raises(MissingDataError, match=r"no .*t10k-labels-idx1-ubyte\.gz; run: gemfi"):
-            load("mnist", "test")
+            load_split("mnist", "test")
 
     def test_notmnist(self, shelf: Any, shrink: Any) -> None:
         shrink("notmnist", {"sample": 20})
         images, labels = shelf.idx("notmnist", "t10k", 20)
-        split = load("notmnist", "sample")
+        split = load_split("notmnist", "sample")
         check(split, images, labels, "ood-validation", "notmnist/sample")
 
     @pytest.mark.parametrize("python", [False, True])
@@ -78,14 +78,14 @@ class TestLayouts:
         some = ("data_batch_2", "data_batch_1", "data_batch_5", "data_batch_3")
         made = [(batch, self.cifar10(shelf, batch, python)) for batch in some]
         with pytest.raises(MissingDataError, match=r"no .*cifar-10-batches-bin/data_batch_"):
-            load("cifar10", "train")  # one is missing yet
+            load_split("cifar10", "train")  # one is missing yet
         made.append(("data_batch_4", self.cifar10(shelf, "data_batch_4", python)))
         images = np.concatenate([pixels for _, (pixels, _) in sorted(made, key=lambda m: m[0])])
-        numbers = [number_of(images, image) for image in load("cifar10", "train").x.numpy()]
+        numbers = [number_of(images, image) for image in load_split("cifar10", "train").x.numpy()]
         assert len(numbers) == 30
         assert numbers == sorted(numbers)  # the order of the batches by number
         pixels, (labels,) = self.cifar10(shelf, "test_batch", python)
-        check(load("cifar10", "test"), pixels, labels, "test", "cifar10/test")
+        check(load_split("cifar10", "test"), pixels, labels, "test", "cifar10/test")
 
     @staticmethod
     def cifar10(shelf: Any, batch: str, python: bool) -> Any:
@@ -101,24 +101,24 @@ class TestLayouts:
             images, (_, fine) = shelf.cifar_python(name, 30, **columns)
         else:
             images, (_, fine) = shelf.cifar_binary("cifar-100-binary/test.bin", 30, 20, 100)
-        check(load("cifar100", "test"), images, fine, "test", "cifar100/test")
-        assert load("cifar100", "test").num_classes == 100
+        check(load_split("cifar100", "test"), images, fine, "test", "cifar100/test")
+        assert load_split("cifar100", "test").num_classes == 100
 
     def test_svhn_says_how_much_of_it_there_is(self, shelf: Any, shrink: Any) -> None:
         images, labels = shelf.svhn("test_first5000_32x32.mat", 12)
-        check(load("svhn", "test"), images, labels, "test", "svhn/test, first 5,000")
+        check(load_split("svhn", "test"), images, labels, "test", "svhn/test, first 5,000")
         images, labels = shelf.svhn("test_32x32.mat", 3)  # it goes before the other
-        check(load("svhn", "test"), images, labels, "test", "svhn/test, 3 of 26,032")
+        check(load_split("svhn", "test"), images, labels, "test", "svhn/test, 3 of 26,032")
         shrink("svhn", {"test": 3})
-        assert load("svhn", "test", role="ood-test").name == "svhn/test"
+        assert load_split("svhn", "test", role="ood-test").name == "svhn/test"
 
     def test_a_carved_part_says_so_too(self, shelf: Any, shrink: Any) -> None:
         shrink("mnist", held_out=10)
         shelf.mnist()
-        assert load("mnist", "train").name == "mnist/train, from 60 of 60,000"
-        assert load("mnist", "validation").name == "mnist/validation, from 60 of 60,000"
+        assert load_split("mnist", "train").name == "mnist/train, from 60 of 60,000"
+        assert load_split("mnist", "validation").name == "mnist/validation, from 60 of 60,000"
         shrink("mnist", {"train": 60})
-        assert load("mnist", "validation").name == "mnist/validation"
+        assert load_split("mnist", "validation").name == "mnist/validation"
 
     def test_tiny_imagenet(self, shelf: Any, shrink: Any) -> None:
         shrink("tiny-imagenet", {"val": 3}, num_classes=2)
@@ -129,7 +129,7 @@ class TestLayouts:
         for i in range(3):
             pixels = np.full((64, 64, 3), 80 * i, np.uint8)
             shelf.picture(f"{folder}/images/val_{i}.JPEG", pixels)
-        split = load("tiny-imagenet", "val")
+        split = load_split("tiny-imagenet", "val")
         assert split.x.shape == (3, 3, 32, 32)
         assert split.x[:, 0, 0, 0].tolist() == [0, 80, 160]
         assert split.labels.tolist() == [0, 1, 0]
@@ -142,7 +142,7 @@ class TestLayouts:
         wide[:, 32:96] = 200  # the square in the middle
         shelf.picture("dtd/images/banded/banded_1.png", wide)
         shelf.picture("dtd/images/dotted/dotted_1.jpg", np.full((96, 64, 3), 90, np.uint8))
-        split = load("dtd", "textures")
+        split = load_split("dtd", "textures")
         assert split.x.shape == (2, 3, 32, 32)
         assert (split.x[0] == 200).all()
         assert (split.x[1] == 90).all()
@@ -153,7 +153,7 @@ class TestLayouts:
         images, _ = shelf.draw(4, (32, 32, 3))
         (shelf.root / "dtd32").mkdir()
         np.savez(shelf.root / "dtd32" / "dtd10_32.npz", images=images)
-        split = load("dtd", "textures")
+        split = load_split("dtd", "textures")
         np.testing.assert_array_equal(split.x.numpy(), images.transpose(0, 3, 1, 2))
         assert split.name == "dtd/textures, 10 of 47 classes"
 
@@ -163,7 +163,7 @@ class TestLayouts:
         file = shelf.root / "dtd32" / "dtd10_32.npz"
         np.savez(file, images=images)
         with pytest.raises(InputError, match=r"DTD has images \(3, 32, 32\), found \(3, 16") as e:
-            load("dtd", "textures")
+            load_split("dtd", "textures")
         assert str(file) in str(e.value)
 
 
@@ -183,7 +183,7 @@ class TestCarving:
         monkeypatch.setattr(MODULE, "read_part", lambda *_: found)
 
         def chosen(name: str) -> Any:
-            split = load("mnist", name)
+            split = load_split("mnist", name)
             numbers = split.x.numpy().reshape(-1, 4).copy().view(">u4")[:, 0].astype(np.int64)
             np.testing.assert_array_equal(split.labels.numpy(), labels[numbers])
             return numbers
@@ -231,12 +231,12 @@ class TestCarving:
         pictures = Pictures(np.zeros((9, 1, 28, 28), np.uint8))
         monkeypatch.setattr(MODULE, "read_part", lambda *_: (form, pictures))
         with pytest.raises(InputError, match="MNIST: its training images have no labels"):
-            load("mnist", "train")
+            load_split("mnist", "train")
 
     def test_too_few_images_to_carve(self, shelf: Any) -> None:
         shelf.mnist()
         with pytest.raises(InputError, match="cannot draw 5000 of 60 samples"):
-            load("mnist", "train")
+            load_split("mnist", "train")
 
 
 class TestRoles:
@@ -259,14 +259,14 @@ class TestRoles:
     def test_every_part_gives_the_role_asked_for_or_refuses(self, anything: Any, name: str) -> None:
         entry, given = DATA_SETS[name], 0
         for part, record in entry.parts.items():
-            assert load(name, part).role == record.roles[0]
+            assert load_split(name, part).role == record.roles[0]
             for role in Role:
                 if role in record.roles:
-                    assert load(name, part, role=role).role is role
+                    assert load_split(name, part, role=role).role is role
                     given += 1
                     continue
                 with pytest.raises(RoleError) as caught:
-                    load(name, part, role=role)
+                    load_split(name, part, role=role)
                 allowed = " or ".join(record.roles)
                 start = f"{name}/{part} may be used as {allowed}, not as {role}: "
                 assert str(caught.value).startswith(start)
@@ -276,14 +276,14 @@ class TestRoles:
     @pytest.mark.parametrize("name", [n for n, entry in DATA_SETS.items() if entry.held_out])
     @pytest.mark.parametrize("part", ["validation", "calibration"])
     def test_carved_parts_have_one_role(self, anything: Any, name: str, part: str) -> None:
-        assert load(name, part).role == part
+        assert load_split(name, part).role == part
         for role in Role:
             if role == part:
-                assert load(name, part, role=role).role == part
+                assert load_split(name, part, role=role).role == part
                 continue
             message = f"{name}/{part} is carved out of train to be {part} data, not {role}"
             with pytest.raises(RoleError, match=message):
-                load(name, part, role=role)
+                load_split(name, part, role=role)
 
     @pytest.mark.parametrize("role", ["train", "validation", "calibration", "auxiliary"])
     def test_a_test_split_is_refused_before_a_file_is_opened(
@@ -291,32 +291,32 @@ class TestRoles:
     ) -> None:
         for name in ("mnist", "cifar10", "svhn"):
             with pytest.raises(RoleError, match="looked at to report, and never learnt from; vali"):
-                load(name, "test", role=role, root=tmp_path / "nothing")
+                load_split(name, "test", role=role, root=tmp_path / "nothing")
         with pytest.raises(RoleError, match="looked at to report"):
-            load("mnist-c", "fog", role=role, root=tmp_path / "nothing")
+            load_split("mnist-c", "fog", role=role, root=tmp_path / "nothing")
 
     def test_the_reasons_differ(self, tmp_path: Path) -> None:
         with pytest.raises(RoleError, match="what options are tuned on, so it can judge nothing"):
-            load("dtd", "textures", role="ood-test", root=tmp_path)
+            load_split("dtd", "textures", role="ood-test", root=tmp_path)
         with pytest.raises(RoleError, match="its images are what models learn from"):
-            load("mnist", "train", role="test", root=tmp_path)
+            load_split("mnist", "train", role="test", root=tmp_path)
 
     def test_names_that_are_not_known(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"unknown role 'fun'; expected one of train, "):
-            load("mnist", "test", role="fun", root=tmp_path)
+            load_split("mnist", "test", role="fun", root=tmp_path)
         with pytest.raises(InputError, match=r"unknown data set 'mnits'; known: mnist, fashion-"):
             data_set("mnits")
         message = r"mnist has no split 'val'; it has: train, test, validation, calibration"
         with pytest.raises(InputError, match=message):
-            load("mnist", "val", root=tmp_path)
+            load_split("mnist", "val", root=tmp_path)
         with pytest.raises(InputError, match=r"dtd has no split 'validation'; it has: textures$"):
-            load("dtd", "validation", root=tmp_path)
+            load_split("dtd", "validation", root=tmp_path)
 
 
 class TestMissing:
     def test_names_the_file_the_folder_and_the_command(self, tmp_path: Path) -> None:
         with pytest.raises(MissingDataError) as caught:
-            load("cifar100", "train", root=tmp_path)
+            load_split("cifar100", "train", root=tmp_path)
         text = str(caught.value)
         assert text == (
             f"CIFAR-100 (train) is not here: no {tmp_path}/cifar-100-binary/train.bin; run: gemfi "
@@ -325,7 +325,7 @@ class TestMissing:
 
     def test_the_folder_is_an_argument_or_the_variable(self, shelf: Any, tmp_path: Path) -> None:
         shelf.idx("mnist", "t10k", 20)
-        assert len(load("mnist", "test")) == 20
-        assert len(load("mnist", "test", root=str(shelf.root))) == 20
+        assert len(load_split("mnist", "test")) == 20
+        assert len(load_split("mnist", "test", root=str(shelf.root))) == 20
         with pytest.raises(MissingDataError):
-            load("mnist", "test", root=tmp_path)
+            load_split("mnist", "test", root=tmp_path)

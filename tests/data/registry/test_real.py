@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.data import DATA_SETS, Role, Task, load, registered_task
+from gemfi.data import DATA_SETS, Role, Task, load_split, registered_task
 from gemfi.data.registry import AGAINST
 from gemfi.data.registry.load import find_form, read_part
 from gemfi.data.registry.verify import State, verify
@@ -64,7 +64,7 @@ def test_what_is_carved_out_of_mnist_never_changes(data_dir: Path) -> None:
     """Pinned: another digest means that numbers cannot be compared with earlier ones."""
     found = {}
     for name in ("train", "validation", "calibration"):
-        split = load("mnist", name, root=data_dir)
+        split = load_split("mnist", name, root=data_dir)
         found[name] = digest(split.x, split.labels)
     assert found == {
         "train": "ad5449879cc2adde",
@@ -77,7 +77,7 @@ def test_the_parts_of_mnist_share_no_image(data_dir: Path) -> None:
     seen: set[bytes] = set()
     count = 0
     for name in ("train", "validation", "calibration", "test"):
-        images = {image.tobytes() for image in load("mnist", name, root=data_dir).x.numpy()}
+        images = {image.tobytes() for image in load_split("mnist", name, root=data_dir).x.numpy()}
         count += len(images)
         seen |= images
     assert len(seen) == count
@@ -108,13 +108,16 @@ def test_the_constants_are_those_of_the_training_images(data_dir: Path, name: st
     entry = DATA_SETS[name]
     assert entry.mean is not None
     assert entry.std is not None
-    found = Normalisation.of(load(name, "train", root=data_dir))
+    found = Normalisation.of(load_split(name, "train", root=data_dir))
     assert found.mean == pytest.approx(entry.mean, abs=1e-3)
     assert found.std == pytest.approx(entry.std, abs=1e-3)
 
 
 def test_a_corruption_of_mnist(data_dir: Path) -> None:
-    split, clean = load("mnist-c", "stripe", root=data_dir), load("mnist", "test", root=data_dir)
+    split, clean = (
+        load_split("mnist-c", "stripe", root=data_dir),
+        load_split("mnist", "test", root=data_dir),
+    )
     assert split.role is Role.TEST
     assert torch.equal(split.labels, clean.labels)
     published = find_form(DATA_SETS["mnist-c"], "stripe", data_dir)

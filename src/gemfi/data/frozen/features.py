@@ -47,7 +47,7 @@ def frozen_features(
     and not read into memory. A data folder that may not be written to is used without a cache.
 
     Args:
-        images: uint8 (N, 3, H, W) of at most 96 × 96 pixels, such as `load("cifar10", "test").x`.
+        images: uint8 (N, 3, H, W) of at most 96 × 96 pixels, such as those of CIFAR-10.
         root: the data folder, with the weights; None for `GEMFI_DATA` or the platform's.
         keep: False to leave no file, as for images that are asked about once.
         name: of the images, for the progress bar.

@@ -6,7 +6,7 @@ it, say in `tasks.py` which OOD sets it is judged against.
 
 from __future__ import annotations
 
-from gemfi.data.registry.load import data_set, load
+from gemfi.data.registry.load import data_set, load_split
 from gemfi.data.registry.record import DataSet, Form, Part, RemoteFile
 from gemfi.data.registry.sets import DATA_SETS
 from gemfi.data.registry.tasks import AGAINST, registered_task
@@ -19,6 +19,6 @@ __all__ = [
     "Part",
     "RemoteFile",
     "data_set",
-    "load",
+    "load_split",
     "registered_task",
 ]

@@ -31,7 +31,7 @@ def data_set(name: str) -> DataSet:
     return DATA_SETS[name]
 
 
-def load(
+def load_split(
     name: str, split: str, *, role: Role | str | None = None, root: Path | str | None = None
 ) -> Split:
     """Read a split of a registered data set into memory: uint8 images with labels and a role.
@@ -44,7 +44,7 @@ def load(
         root: the data folder; None for `GEMFI_DATA` or the platform's cache folder.
 
     Example:
-        >>> load("mnist", "validation")
+        >>> load_split("mnist", "validation")
         Split('mnist/validation', role=validation, x=(5000, 1, 28, 28) torch.uint8, classes=10)
     """
     entry = data_set(name)

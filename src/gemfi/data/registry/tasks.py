@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from gemfi.data.registry.load import data_set, find_form, load, missing
+from gemfi.data.registry.load import data_set, find_form, load_split, missing
 from gemfi.data.splits import Role, Split
 from gemfi.data.task import Task
 from gemfi.errors import InputError
@@ -67,16 +67,16 @@ def registered_task(name: str, root: Path | str | None = None) -> Task:
             if find_form(other, part, folder) is None:
                 absent[each] = str(missing(other, part, folder))
             else:
-                found[each] = partial(load, each, part, role=role, root=folder)
+                found[each] = partial(load_split, each, part, role=role, root=folder)
         return found
 
     return Task(
         name,
         entry.class_names or (),
-        train=partial(load, name, "train", root=folder),
-        validation=partial(load, name, "validation", root=folder),
-        calibration=partial(load, name, "calibration", root=folder),
-        test=partial(load, name, "test", root=folder),
+        train=partial(load_split, name, "train", root=folder),
+        validation=partial(load_split, name, "validation", root=folder),
+        calibration=partial(load_split, name, "calibration", root=folder),
+        test=partial(load_split, name, "test", root=folder),
         ood_validation=outside(AGAINST[name].validation, Role.OOD_VALIDATION),
         ood_test=outside(AGAINST[name].test, Role.OOD_TEST),
         normalisation=normalisation,

@@ -1,0 +1,84 @@
+"""What the header of a bundle says: all but numbers that are tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gemfi.backbones import Blueprint
+from gemfi.errors import InputError
+from gemfi.methods import method
+from gemfi.plain import from_plain, to_plain
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model in words and small numbers.
+
+    Attributes:
+        method: a name in `METHODS`.
+        config: the method's configuration; None for a method without choices.
+        backbone: by name and arguments; None for a module of somebody's own.
+        network: the class of the backbone, for people.
+        num_features: D of the features.
+        class_names: of the C classes.
+        sample_shape: of one input; None if the model was never trained, or takes texts.
+        sample_dtype: of the inputs, such as `uint8`; None if it is not known.
+        dtype: of the weights.
+        channels: how many means and spreads the normalisation of the inputs has; None for none.
+        temperature: whether beliefs have a temperature.
+        feature_names: of the columns, where an input is a row of a table.
+        policy: the policy in plain values, without its reference.
+        metrics: numbers of the model, by whatever names.
+        provenance: where it comes from: environment, and spec, data and training of a run.
+    """
+
+    method: str
+    config: Any
+    backbone: Blueprint | None
+    network: str
+    num_features: int
+    class_names: tuple[str, ...]
+    sample_shape: tuple[int, ...] | None
+    sample_dtype: str | None
+    dtype: Literal["float32", "float64"] = "float32"
+    channels: int | None = None
+    temperature: bool = False
+    feature_names: tuple[str, ...] | None = None
+    policy: Mapping[str, Any] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.class_names)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], where: str) -> Description:
+        """The inverse; anything that is not known is refused by name."""
+        if not isinstance(plain.get("method"), str):
+            raise InputError(f"{where}: field method is missing")
+        kind = type(method(plain["method"]).default_config())
+        found = from_plain(cls, plain, where, config=kind)
+        found.check(where)
+        return found
+
+    def check(self, where: str) -> None:
+        """Refuse what cannot be."""
+        if self.sample_shape is not None and any(each < 1 for each in self.sample_shape):
+            raise InputError(f"{where}.sample_shape: expected sizes above 0")
+        if self.sample_dtype not in {None, "uint8", "int64", "float16", "float32", "float64"}:
+            raise InputError(f"{where}.sample_dtype: unknown type {self.sample_dtype!r}")
+        columns = self.sample_shape
+        if self.feature_names is not None and columns != (len(self.feature_names),):
+            raise InputError(
+                f"{where}.feature_names: {len(self.feature_names)} names for inputs of shape "
+                f"{columns}"
+            )

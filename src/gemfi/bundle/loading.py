@@ -1,0 +1,223 @@
+"""From the file to a model that is the same to the bit."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gemfi.backbones import Stack
+from gemfi.bundle import legacy
+from gemfi.bundle.bundle import Bundle
+from gemfi.bundle.container import ENDING, Container, read_container
+from gemfi.bundle.description import Description
+from gemfi.bundle.saving import CALIBRATION, MODEL, POLICY, REFERENCE
+from gemfi.decisions import Policy, Readings
+from gemfi.errors import CheckpointError, InputError
+from gemfi.methods import method
+from gemfi.model import Model, build_model
+
+T = TypeVar("T")
+
+DEFAULT: Final = "mnist-gem-fi"
+
+
+def load(
+    path: Path | str,
+    *,
+    backbone: nn.Module | None = None,
+    device: torch.device | str = "cpu",
+) -> Bundle:
+    """A model from a file, the same to the bit, with its policy.
+
+    Args:
+        path: of a file that `save` wrote, or the name of a bundle that comes with the package.
+        backbone: of a model whose backbone was not given by its name: a module like that, or a
+            `Model` with it. Its weights are those of the file; the module itself stays as it is.
+        device: where the model shall be.
+    """
+    if str(path) in bundle_names() and not Path(path).exists():
+        return bundled(str(path))
+    container = read_container(Path(path))
+    try:
+        return _loaded(container, backbone, torch.device(device))
+    except InputError as error:
+        raise CheckpointError(f"{container.path} cannot be loaded: {error}") from error
+
+
+def bundle_names() -> tuple[str, ...]:
+    """The bundles that come with the package."""
+    names = [each.name for each in _folder().iterdir() if each.name.endswith(ENDING)]
+    return tuple(sorted(name.removesuffix(ENDING) for name in names))
+
+
+def bundled(name: str = DEFAULT) -> Bundle:
+    """A bundle that comes with the package, by its name."""
+    if name not in bundle_names():
+        raise InputError(f"unknown bundle {name!r}; known: {', '.join(bundle_names())}")
+    with resources.as_file(_folder() / f"{name}{ENDING}") as path:
+        return load(path)
+
+
+def _folder() -> Any:
+    return resources.files("gemfi") / "bundle" / "models"
+
+
+def _loaded(container: Container, backbone: nn.Module | None, device: torch.device) -> Bundle:
+    plain, prefix = dict(container.header), MODEL
+    if container.schema == 1:
+        plain, prefix = legacy.description(plain), ""
+    info = Description.from_plain(plain, "header")
+    shapes = _below(container.shapes, prefix)
+    _check_fit(_on_meta(info, backbone, shapes), shapes)
+    tensors = container.tensors()
+    weights = _below(tensors, prefix)
+    model = _build(info, backbone, shapes)
+    _check_values(model, weights)
+    model.load_state_dict(weights)
+    model.sample_shape = info.sample_shape
+    model.sample_dtype = getattr(torch, info.sample_dtype) if info.sample_dtype else None
+    model.class_names = info.class_names
+    return Bundle(
+        container.path.name.removesuffix(ENDING),
+        model.to(device).eval(),
+        info,
+        _policy(info, _below(tensors, POLICY)),
+        _calibration(_below(tensors, CALIBRATION)),
+        {name: each.numpy() for name, each in _below(tensors, REFERENCE).items()},
+    )
+
+
+def _below(named: Mapping[str, T], prefix: str) -> dict[str, T]:
+    return {
+        name.removeprefix(prefix): each for name, each in named.items() if name.startswith(prefix)
+    }
+
+
+def _on_meta(
+    info: Description, backbone: nn.Module | None, shapes: Mapping[str, tuple[int, ...]]
+) -> Model:
+    """The model without numbers: nothing is allocated before the file shows that it has them."""
+    try:
+        with torch.device("meta"):
+            return _build(info, backbone, shapes)
+    except RuntimeError as error:  # sizes whose product is no number of bytes
+        raise InputError(f"the model that is described cannot be built: {error}") from error
+
+
+def _build(
+    info: Description, backbone: nn.Module | None, shapes: Mapping[str, tuple[int, ...]]
+) -> Model:
+    """The model before its weights."""
+    copies = method(info.method).copies(info.config)
+    if copies > max(1, len(shapes)):
+        raise InputError(f"{copies} networks cannot be in {len(shapes)} tensors")
+    module = _backbone(info, backbone, shapes)
+    alone = copies > 1 and isinstance(module, nn.Module) and not isinstance(module, Stack)
+    with torch.random.fork_rng(devices=[]):
+        model = build_model(
+            info.method,
+            module,
+            info.num_classes,
+            config=info.config,
+            num_features=info.num_features // (copies if alone else 1),
+            **({} if info.backbone is None or backbone is not None else info.backbone.arguments()),
+        )
+    if info.backbone is not None and backbone is None:
+        model.blueprint = info.backbone
+    if info.channels is not None:
+        model.input_mean = torch.zeros(_checked_count(info.channels, shapes))
+        model.input_std = torch.ones(info.channels)
+    if info.temperature:
+        model.log_temperature = torch.zeros(())
+    return model.double() if info.dtype == "float64" else model
+
+
+def _backbone(
+    info: Description, given: nn.Module | None, shapes: Mapping[str, tuple[int, ...]]
+) -> nn.Module | str:
+    if given is not None:
+        module = given.backbone if isinstance(given, Model) else given
+        return copy.deepcopy(module)
+    if info.backbone is None:
+        raise InputError(
+            f"its backbone is a {info.network} of somebody's own, which is not in the file: give "
+            "load(..., backbone=<a module like it>)"
+        )
+    for value in info.backbone.options.values():
+        if isinstance(value, int):
+            _checked_count(value, shapes)
+    return info.backbone.name
+
+
+def _checked_count(value: int, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """A size of a network that can be in a file: it is not built before that is known."""
+    largest = max((size for shape in shapes.values() for size in shape), default=0)
+    if value > max(largest * 4096, 1 << 16):
+        raise InputError(f"a size of {value:,} does not go with the tensors of the file")
+    return value
+
+
+def _check_fit(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    expected = {name: tuple(each.shape) for name, each in model.state_dict().items()}
+    for name in sorted(expected.keys() - shapes.keys()):
+        raise InputError(f"the tensor {name} is missing")
+    for name in sorted(shapes.keys() - expected.keys()):
+        raise InputError(f"there is no place in the model for the tensor {name}")
+    for name, shape in shapes.items():
+        if shape != expected[name]:
+            raise InputError(
+                f"the tensor {name} has shape {shape}, but the model that is described has "
+                f"{expected[name]}"
+            )
+
+
+def _check_values(model: Model, weights: Mapping[str, Tensor]) -> None:
+    learnt = {name for name, _ in model.named_parameters()}
+    for name, mine in model.state_dict().items():
+        value = weights[name]
+        if value.dtype != mine.dtype:
+            raise InputError(f"the tensor {name} is of {value.dtype}, expected {mine.dtype}")
+        if value.is_floating_point() and bool(torch.isnan(value).any()):
+            raise InputError(f"the tensor {name} holds NaN")
+        if name in learnt and not bool(torch.isfinite(value).all()):
+            raise InputError(f"the tensor {name} holds infinite numbers")
+
+
+def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
+    if info.policy is None:
+        return None
+    if not groups or sorted(groups) != sorted(map(str, range(len(groups)))):
+        raise InputError("the reference of the policy is missing or incomplete")
+    if len(groups) not in {1, info.num_classes}:
+        raise InputError(f"the policy has {len(groups)} groups for {info.num_classes} classes")
+    reference = [_array(groups, str(index), torch.float64) for index in range(len(groups))]
+    plain = {**info.policy, "reference": [each.tolist() for each in reference]}
+    return Policy.from_plain(plain, "header.policy")
+
+
+def _calibration(tensors: Mapping[str, Tensor]) -> Readings | None:
+    if not tensors:
+        return None
+    kinds = {"score": torch.float64, "doubt": torch.float64, "label": torch.int64}
+    kinds |= {"confidence": torch.float64, "wrong": torch.bool}
+    found = {name: _array(tensors, name, kind) for name, kind in kinds.items()}
+    if len({len(each) for each in found.values()}) > 1:
+        raise InputError("the calibration data have columns of different lengths")
+    return Readings(**found)
+
+
+def _array(tensors: Mapping[str, Tensor], name: str, kind: torch.dtype) -> Any:
+    value = tensors.get(name)
+    if value is None or value.ndim != 1 or value.dtype != kind:
+        raise InputError(f"the tensor {name} is missing, or is not a column of {kind}")
+    array = value.numpy()
+    if kind == torch.float64 and bool(np.isnan(array).any()):
+        raise InputError(f"the tensor {name} holds NaN")
+    return array

@@ -1,0 +1,106 @@
+"""Bundles of run folders, and one way to open whatever holds a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gemfi.backbones import Blueprint
+from gemfi.bundle.bundle import Bundle
+from gemfi.bundle.container import ENDING
+from gemfi.bundle.loading import bundle_names, load
+from gemfi.bundle.saving import make_bundle
+from gemfi.data import TASKS, Task
+from gemfi.decisions import Goal, Policy
+from gemfi.errors import InputError
+from gemfi.plain import from_plain, to_plain
+from gemfi.runs.facts import TaskFacts
+from gemfi.runs.folder import Run
+from gemfi.runs.spec import RunSpec, task_of
+
+
+def open_model(path: Path | str) -> Bundle:
+    """Open a trained model.
+
+    Args:
+        path: the folder of a run, a bundle (`.safetensors`), or the name of a bundle that comes
+            with the package, such as `mnist-gem-fi`.
+    """
+    file = Path(path)
+    if (file.suffix == ENDING and not file.is_dir()) or not file.exists():
+        if file.suffix != ENDING and str(path) not in bundle_names():
+            raise InputError(
+                f"no model {path}: give the folder of a run, as gemfi train prints it, a bundle "
+                f"{ENDING}, or one that comes with the package: {', '.join(bundle_names())}"
+            )
+        return load(path)
+    return bundle_of_run(Run.open(file))
+
+
+def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
+    """A bundle of a finished run.
+
+    Args:
+        run: such as `Run.open(folder)`.
+        goal: of a policy; then the calibration data of its task are read, and remembered.
+    """
+    facts = run.record.facts
+    provenance = {
+        "training": run.training,
+        "steps": run.record.steps,
+        "environment": to_plain(run.record.sessions[-1]),
+        "spec": run.spec.to_plain(),
+        "facts": to_plain(facts),
+    }
+    calibration = policy = None
+    if goal is not None:
+        wanted = Goal.of(goal, {})
+        task = _task(run.spec, facts, str(run.folder))
+        calibration = task.calibration
+        ood = task.ood_validation if wanted.needs_ood else None
+        policy = Policy.fit(run.model, calibration, wanted, ood_validation=ood)
+    run.model.blueprint = Blueprint(run.spec.backbone, run.spec.backbone_options)
+    return make_bundle(
+        run.folder.name,
+        run.model,
+        calibration=calibration,
+        policy=policy,
+        class_names=facts.class_names,
+        feature_names=facts.feature_names,
+        metrics={"validation": run.metrics().get("validation", {}).get("id", {})},
+        provenance=provenance,
+    )
+
+
+def fit_policy(bundle: Bundle, goal: Goal) -> Policy:
+    """A policy for a goal: from what the bundle remembers, or from the data of the run.
+
+    Args:
+        bundle: of a model.
+        goal: youden and costs need the data, which must be at hand, and those of the time of
+            training.
+    """
+    if bundle.calibration is not None and not goal.needs_ood:
+        return bundle.policy_for(goal)
+    origin = bundle.info.provenance
+    if "spec" not in origin or "facts" not in origin:
+        raise InputError(
+            f"a policy for {goal} needs data, and {bundle.name} was not trained by gemfi train: "
+            "fit one with Policy.fit, and save it with policy="
+        )
+    spec = RunSpec.from_plain(origin["spec"], f"{bundle.name}: spec")
+    facts = from_plain(TaskFacts, origin["facts"], f"{bundle.name}: facts")
+    task = _task(spec, facts, bundle.name)
+    ood = task.ood_validation if goal.needs_ood else None
+    return Policy.fit(bundle.model, task.calibration, goal, ood_validation=ood)
+
+
+def _task(spec: RunSpec, facts: TaskFacts, name: str) -> Task:
+    """The data of the run, unchanged since."""
+    if spec.task not in TASKS and not Path(spec.task).exists():
+        raise InputError(
+            f"a policy needs calibration data, and those of {name} were at {spec.task}, which "
+            "does not exist; put them back, or do without a policy"
+        )
+    task = task_of(spec)
+    facts.check_unchanged(task, name)
+    return task

@@ -1,0 +1,287 @@
+"""Files that are damaged, hostile or from the future: a clear error each, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save_file
+
+import gemfi
+from gemfi.bundle import container
+from gemfi.bundle.container import write_container
+from gemfi.errors import CheckpointError, GemfiError, InputError
+
+GOLDEN = Path(__file__).parent / "golden-2.safetensors"
+GOOD = GOLDEN.read_bytes()
+LENGTH = int.from_bytes(GOOD[:8], "little")
+
+
+def header() -> dict[str, Any]:
+    """What the file says of its model."""
+    found: dict[str, Any] = json.loads(json.loads(GOOD[8 : 8 + LENGTH])["__metadata__"]["gemfi"])
+    return {key: value for key, value in found.items() if key not in {"checksum", "schema"}}
+
+
+def rewritten(path: Path, tensors: dict[str, torch.Tensor], **changes: Any) -> Path:
+    """A file with a right checksum and other contents, as somebody with bad intent would write."""
+    write_container(path, {**header(), **changes}, tensors)
+    return path
+
+
+def refused(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    with pytest.raises(GemfiError) as error:
+        gemfi.load(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_flipped_byte_anywhere_is_found(every: int, tmp_path: Path) -> None:
+    """Bytes of the header one by one, and as many of the tensors."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "model.safetensors"
+    header_places = range(0, 8 + LENGTH, every)
+    later = rng.choice(np.arange(8 + LENGTH, len(GOOD)), len(header_places), replace=False)
+    for place in [*header_places, *later.tolist()]:
+        data = bytearray(GOOD)
+        data[place] ^= int(rng.integers(1, 256))
+        refused(path, bytes(data))
+    assert len(header_places) > 3000 / every
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, len(GOOD) - 1))
+def test_a_truncated_file_is_found(size: int) -> None:
+    path = _place()
+    text = refused(path, GOOD[:size])
+    assert "truncated" in text or "damaged" in text or "no safetensors file" in text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300), st.booleans())
+def test_random_bytes_are_refused(data: bytes, plausible: bool) -> None:
+    whole = struct.pack("<Q", min(len(data), 200)) + data if plausible else data
+    refused(_place(), whole)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(GOOD)), st.binary(min_size=1, max_size=50))
+def test_inserted_bytes_are_found(place: int, data: bytes) -> None:
+    refused(_place(), GOOD[:place] + data + GOOD[place:])
+
+
+_FOLDER: list[Path] = []
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path) -> None:
+    _FOLDER[:] = [tmp_path]
+
+
+def _place() -> Path:
+    return _FOLDER[0] / "model.safetensors"
+
+
+# -- what a header may claim -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", [100 * 2**30, 2**63, 2**64 - 1, LENGTH + 10**6])
+def test_a_header_of_a_hundred_gigabytes_is_not_read(claim: int, tmp_path: Path) -> None:
+    tracemalloc.start()
+    text = refused(tmp_path / "m.safetensors", struct.pack("<Q", claim) + GOOD[8:])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert f"claims {claim:,} bytes" in text
+    assert peak < 2**20
+
+
+def test_tensors_beyond_the_file_are_refused(tmp_path: Path) -> None:
+    outer = json.loads(GOOD[8 : 8 + LENGTH])
+    name = next(key for key in outer if key != "__metadata__")
+    outer[name] = {"dtype": "F32", "shape": [5 * 10**9, 5], "data_offsets": [0, 10**11]}
+    text = json.dumps(outer).encode()
+    data = struct.pack("<Q", len(text)) + text + GOOD[8 + LENGTH :]
+    assert "damaged" in refused(tmp_path / "m.safetensors", data)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 10**9}, "a size of 1,000,000,000 does not go with the tensors"),
+        ({"width": 60_000}, r"has shape .* but the model that is described has .*60000"),
+        ({"depth": 10**9}, "a size of 1,000,000,000"),
+        ({"width": -1}, "width"),
+        ({"width": "12"}, "width: expected an integer"),
+        ({"wings": 2}, "mlp has no such option"),
+    ],
+)
+def test_networks_that_the_file_does_not_hold_are_not_built(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    backbone = header()["backbone"]
+    backbone["options"] |= options
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match=message):
+        gemfi.load(rewritten(_place(), load_tensors(GOOD), backbone=backbone))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**25
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "magic"}, "unknown method 'magic'"),
+        ({"method": None}, "field method is missing"),
+        ({"wings": 2}, r"header\.wings: unknown field"),
+        ({"class_names": "ab"}, "class_names: expected a list"),
+        ({"class_names": ["a", "b", "c"]}, r"has shape .* but the model"),
+        ({"class_names": []}, "num_classes must be at least 2"),
+        ({"num_features": 10**12}, "the model that is described cannot be built"),
+        ({"sample_shape": [0]}, "sizes above 0"),
+        ({"sample_dtype": "complex64"}, "unknown type 'complex64'"),
+        ({"sample_dtype": "__class__"}, "unknown type '__class__'"),
+        ({"feature_names": ["a"]}, "1 names for inputs of shape"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"dtype": "float64"}, "expected torch.float64"),
+        ({"channels": 10**15}, "does not go with the tensors of the file"),
+        ({"channels": 2}, "the tensor input_mean is missing"),
+        ({"temperature": True}, "the tensor log_temperature is missing"),
+        ({"config": {}}, None),
+        ({"config": {"components": 10**9}}, "components"),
+        ({"config": [1]}, "expected a mapping"),
+        ({"backbone": {"name": "magic", "options": {}}}, "unknown backbone 'magic'"),
+        ({"backbone": {"name": "resnet18", "options": {}}}, "is missing"),
+        ({"policy": {"score": "energy"}}, r"header\.policy"),
+        ({"policy": None}, None),
+        ({"metrics": 3}, "metrics: expected a mapping"),
+    ],
+)
+def test_headers_that_cannot_be(changes: dict[str, Any], message: str | None) -> None:
+    path = rewritten(_place(), load_tensors(GOOD), **changes)
+    if message is None:
+        gemfi.load(path)  # defaults, or nothing to be had
+        return
+    with pytest.raises(CheckpointError, match=message):
+        gemfi.load(path)
+
+
+def changed(name: str, value: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    tensors = load_tensors(GOOD)
+    assert name in tensors or value is not None
+    tensors.pop(name, None)
+    return tensors if value is None else {**tensors, name: value}
+
+
+WEIGHT = next(name for name in load_tensors(GOOD) if name.endswith("0.weight"))
+SHAPE = tuple(load_tensors(GOOD)[WEIGHT].shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (WEIGHT, torch.full(SHAPE, torch.nan), "holds NaN"),
+        (WEIGHT, torch.full(SHAPE, torch.inf), "holds infinite numbers"),
+        (WEIGHT, torch.zeros(SHAPE, dtype=torch.float16), "is of torch.float16, expected"),
+        (WEIGHT, torch.zeros(SHAPE, dtype=torch.int32), "is of torch.int32, expected"),
+        (WEIGHT, torch.zeros(1, *SHAPE), "has shape"),
+        (WEIGHT, None, "is missing"),
+        ("model.more", torch.zeros(3), "no place in the model for the tensor more"),
+        ("policy.reference.0", None, "the reference of the policy is missing"),
+        ("policy.reference.0", torch.tensor([2.0, 1.0]).double(), "expected sorted numbers"),
+        ("policy.reference.0", torch.tensor([1.0, torch.nan]).double(), "holds NaN"),
+        ("policy.reference.2", torch.zeros(3).double(), "missing or incomplete"),
+        ("calibration.score", torch.zeros(3).double(), "columns of different lengths"),
+        ("calibration.wrong", None, "the tensor wrong is missing"),
+        ("calibration.doubt", torch.zeros(3), "is not a column of torch.float64"),
+    ],
+)
+def test_tensors_that_cannot_be(name: str, value: torch.Tensor | None, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        gemfi.load(rewritten(_place(), changed(name, value)))
+
+
+def test_a_schema_of_the_future_is_told_from_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container, "SCHEMA", 3)
+    path = rewritten(tmp_path / "m.safetensors", load_tensors(GOOD))
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match=r"later version of gemfi: schema 3.*upgrade gemfi"):
+        gemfi.load(path)
+
+
+@pytest.mark.parametrize("schema", [0, -1, True, None, "2", 2.0, 1])
+def test_a_schema_that_cannot_be(schema: Any, tmp_path: Path) -> None:
+    text = json.dumps({**header(), "schema": schema})
+    path = tmp_path / "m.safetensors"
+    save_file(load_tensors(GOOD), path, metadata={"gemfi": text})
+    with pytest.raises(CheckpointError, match="its schema is"):
+        gemfi.load(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "{", '{"a":' * 20_000, "[" * 200_000, "\udcff"])
+def test_json_that_cannot_be(text: str, tmp_path: Path) -> None:
+    raw = json.dumps({"__metadata__": {"gemfi": text}}).encode()
+    refused(tmp_path / "m.safetensors", struct.pack("<Q", len(raw)) + raw)
+    raw = text.encode("utf-8", "replace")
+    refused(tmp_path / "n.safetensors", struct.pack("<Q", len(raw)) + raw)
+
+
+# -- what is refused with a reason -----------------------------------------------------------------
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        gemfi.load(tmp_path / "none.safetensors")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match="no bundle of gemfi"):
+        gemfi.load(tmp_path / "other.safetensors")
+    with pytest.raises(InputError, match="unknown bundle 'no'; known: mnist-gem-fi"):
+        gemfi.bundle.bundled("no")
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    model = gemfi.build_model("softmax", "mlp", 2, in_features=2, width=4, depth=1)
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(InputError, match=r"ends in \.safetensors, got model\.pt"):
+        gemfi.save(tmp_path / "model.pt", model)
+    with pytest.raises(InputError, match="3 class names for a model of 2 classes"):
+        gemfi.save(path, model, class_names=["a", "b", "c"])
+    with pytest.raises(InputError, match="takes .* bytes, and 16,777,216 is the limit"):
+        gemfi.save(path, model, metrics={"much": "x" * (1 << 24)})
+    with pytest.raises(InputError, match=re.escape("convert the model first, with model.float()")):
+        gemfi.save(path, gemfi.build_model("softmax", "mlp", 2, in_features=2).half())
+    model.head.linear.weight.data[0, 0] = torch.nan
+    with pytest.raises(InputError, match=r"head\.linear\.weight holds NaN"):
+        gemfi.save(path, model)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_no_pickle_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        pytest.fail("something was unpickled")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(f"pickle.{name}", fail)
+    monkeypatch.setattr(torch, "load", fail)
+    gemfi.load(GOLDEN)
+    torch.save({"a": 1}, tmp_path / "m.safetensors")
+    with pytest.raises(CheckpointError):
+        gemfi.load(tmp_path / "m.safetensors")
