@@ -139,9 +139,7 @@ def test_a_network_of_ones_own_needs_the_module(tmp_path: Path) -> None:
 
 def test_an_ensemble_of_ones_own_networks(tmp_path: Path) -> None:
     model = trained("ensemble", nn.Linear(2, 4), num_features=4)
-    found = gemfi.load(
-        gemfi.save(tmp_path / "model.safetensors", model), backbone=nn.Linear(2, 4)
-    )
+    found = gemfi.load(gemfi.save(tmp_path / "model.safetensors", model), backbone=nn.Linear(2, 4))
     x, _ = rows(20)
     assert_same(found.predict(x), model.predict(x))
 
@@ -188,8 +186,9 @@ def test_calibration_is_remembered_for_any_goal(tmp_path: Path) -> None:
     assert found.policy is not None
     assert found.policy.level == 0.2
     x, _ = rows(30)
-    assert found.decide(x, "false_alarm=0.5").counts()["unfamiliar"] >= (
-        found.decide(x).counts()["unfamiliar"]
+    assert (
+        found.decide(x, "false_alarm=0.5").counts()["unfamiliar"]
+        >= (found.decide(x).counts()["unfamiliar"])
     )
     belief = model.predict(calibration)
     for name, quantiles in found.references.items():
@@ -262,7 +261,12 @@ def test_the_model_of_mnist_knows_digits_from_letters(data_dir: Path) -> None:
 
 def test_kinds_of_inputs() -> None:
     found = bundled()
-    for shape, kind in [((3, 8, 8), "image"), ((4, 8, 8), "array"), ((5,), "row"), ((2, 5), "array")]:
+    for shape, kind in [
+        ((3, 8, 8), "image"),
+        ((4, 8, 8), "array"),
+        ((5,), "row"),
+        ((2, 5), "array"),
+    ]:
         assert replace(found, info=replace(found.info, sample_shape=shape)).kind == kind
     unknown = replace(found, info=replace(found.info, sample_shape=None))
     with pytest.raises(InputError, match="was saved before it was trained"):

@@ -264,7 +264,7 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         gemfi.save(tmp_path / "model.pt", model)
     with pytest.raises(InputError, match="3 class names for a model of 2 classes"):
         gemfi.save(path, model, class_names=["a", "b", "c"])
-    with pytest.raises(InputError, match="takes .* bytes, and 16,777,216 is the limit"):
+    with pytest.raises(InputError, match=r"takes .* bytes, and 16,777,216 is the limit"):
         gemfi.save(path, model, metrics={"much": "x" * (1 << 24)})
     with pytest.raises(InputError, match=re.escape("convert the model first, with model.float()")):
         gemfi.save(path, gemfi.build_model("softmax", "mlp", 2, in_features=2).half())

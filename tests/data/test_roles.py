@@ -18,6 +18,7 @@ import torch
 
 import gemfi
 from gemfi import Model, Normalisation, TrainConfig, build_model, diagnose, evaluate, fit
+from gemfi.bundle import make_bundle
 from gemfi.data import TASKS, USES, Role, Split, Task, as_split, require_use
 from gemfi.decisions import Policy, operating_points
 from gemfi.detectors import (
@@ -128,6 +129,7 @@ DOORS: dict[str, tuple[Callable[[Split], object], set[str]]] = {
         lambda s: operating_points(model(), split("calibration"), {"it": s}),
         {"ood-validation"},
     ),
+    "bundle": (lambda s: make_bundle("it", model(), calibration=s), {"calibration"}),
     "monitor": (lambda s: Monitor.fit(model(), s), {"calibration"}),
     **{
         f"require_use {use}": (lambda s, use=use: require_use(s, use), set(USES[use]))
@@ -234,6 +236,7 @@ SOURCE = Path(gemfi.__file__).parent
 TAKEN = {"Split", "Source", "Inputs", "Task", "Observed"}  # what is, or holds, or may be a split
 
 GUARDED = {
+    "bundle/saving.py _observed": "require_use",
     "diagnostics/health.py diagnose": "require_role",
     "evaluation.py evaluate": "require_role",
     "normalisation.py Normalisation.of": "require_use",
@@ -298,6 +301,11 @@ REVIEWED = {
     "bench/observation.py parts": "asks",
     "bench/observation.py _examples": "asks",
     "model.py Model.predict": "asks",
+    "bundle/bundle.py Bundle.predict": "asks",
+    "bundle/bundle.py Bundle.decide": "asks",
+    "bundle/saving.py save": "hands it to make_bundle",
+    "bundle/saving.py make_bundle": "hands it to _observed",
+    "bundle/saving.py _class_names": "reads the names of the classes",
     "model.py Model.embed": "asks",
     "model.py Model._feature_batches": "asks",
     "model.py Model._checked": "asks",

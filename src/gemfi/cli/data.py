@@ -18,6 +18,7 @@ from gemfi.data.registry.load import find_form
 from gemfi.data.registry.verify import State, is_fetched, verify
 from gemfi.errors import CheckFailedError, InputError
 from gemfi.places import DATA_VARIABLE, data_root
+from gemfi.runs.text import file_size
 
 MIRROR_VARIABLE: Final = "GEMFI_MIRROR"
 _WIDTH: Final = 100
@@ -194,7 +195,7 @@ def _shape(entry: DataSet) -> str:
 def _size(size: int | None) -> str:
     if size is None:
         return ""
-    return f" ({size / 1e6:,.1f} MB)" if size >= 1e5 else f" ({size / 1e3:,.0f} kB)"
+    return f" ({file_size(size)})"
 
 
 def _why_there() -> str:

@@ -26,6 +26,11 @@ def percent_or_nats(metric: str, value: float | None) -> str:
     return number(value, 3 if metric == "nll" else 2)
 
 
+def file_size(size: int) -> str:
+    """Bytes as people say it."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.0f} kB"
+
+
 def duration(seconds: float) -> str:
     """Seconds, minutes or hours, as people say it."""
     if seconds < 60:

@@ -1,0 +1,80 @@
+"""`gemfi bundle` and `gemfi show`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import gemfi
+from gemfi.cli import main
+from gemfi.data import TASKS
+from gemfi.runs import make_spec, train_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    task = TASKS["two-moons"]()
+    spec = make_spec("two-moons", "gem-core", task, train={"epochs": 2}, options=["width=8"])
+    folder = tmp_path_factory.mktemp("runs") / "moons"
+    train_run(spec, folder, task=task, progress=False)
+    return folder
+
+
+def test_a_run_becomes_a_file(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model.safetensors"
+    assert main(["bundle", str(run), str(out), "--policy", "false_alarm=0.1"]) == 0
+    text = capsys.readouterr().out
+    assert f"Wrote {out} (" in text
+    assert "false_alarm=0.1" in text
+    found = gemfi.load(out)
+    assert found.policy is not None
+    assert found.policy.level == 0.1
+    assert main(["show", str(out)]) == 0
+    shown = capsys.readouterr().out
+    parts = ["gem-core", "mlp in_features=2 width=8", "rows 2, float32", "upper moon", "p ≤ 0.1"]
+    for part in [*parts, "calibration samples inside", "accuracy", "two-moons, 2 epochs"]:
+        assert part in shown
+    assert max(map(len, shown.splitlines())) < 140
+
+
+def test_a_run_without_a_policy(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model.safetensors"
+    assert main(["bundle", str(run), str(out)]) == 0
+    assert "none; it predicts, and does not decide" in capsys.readouterr().out
+    assert gemfi.load(out).policy is None
+    assert main(["show", str(run), "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["method"] == "gem-core"
+    assert plain["backbone"]["options"]["width"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bundle", "RUN", "model.pt"], "ends in .safetensors, got model.pt"),
+        (["bundle", "RUN", "m.safetensors", "--policy", "magic=1"], "magic"),
+        (
+            ["bundle", "RUN", "m.safetensors", "--policy", "false_alarm=0.0001"],
+            "needs 9999 or more",
+        ),
+        (["bundle", "nowhere", "m.safetensors"], "no run nowhere"),
+        (["show", "nowhere"], "no model nowhere: give the folder of a run"),
+        (["show", "nowhere.safetensors"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    arguments: list[str], message: str, run: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main([str(run) if each == "RUN" else each for each in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert [*tmp_path.iterdir()] == []
