@@ -57,6 +57,17 @@ def test_the_interval_is_students_of_the_paired_differences(tmp_path: Path) -> N
     assert len(test.keys) == 6
 
 
+def test_a_seed_without_a_number_is_told(tmp_path: Path) -> None:
+    rows = {
+        (MAIN, "a"): [classified(accuracy=each) for each in (97.0, None, 97.2)],
+        (MAIN, "b"): [classified(accuracy=each) for each in (95.0, 95.1, 95.2)],
+    }
+    (test,) = judge(made_results(tmp_path, rows), claim(ACCURACY)).tests
+    assert test.what.endswith("(in 2 of 3 seeds)")
+    assert len(test.keys) == 4
+    assert test.difference.estimate == pytest.approx(2.0)
+
+
 def test_two_seeds_are_indicative(tmp_path: Path) -> None:
     rows = {
         (MAIN, "a"): [classified(accuracy=97.0), classified(accuracy=97.1)],

@@ -53,7 +53,7 @@ def made_results(
     return Results(folder)
 
 
-def classified(**numbers: float) -> dict[str, Any]:
+def classified(**numbers: float | None) -> dict[str, Any]:
     """Numbers of the test data alone."""
     return {"test": {"id": numbers}, "ood": {}}
 

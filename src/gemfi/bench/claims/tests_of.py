@@ -78,7 +78,8 @@ def better_by(
         found = _paired(results, (first, group), (second, other_group or group), pick)
         difference = paired_difference(found.first, found.second)
         text = f"{what}: {_label(first)} against {_label(second)}"
-        return [Test(text, difference, verdict(difference, margin, better), found.keys)]
+        judged = verdict(difference, margin, better)
+        return [Test(text + found.note, difference, judged, found.keys)]
 
     return tests
 
@@ -110,14 +111,18 @@ def better_ood(
             text = (
                 f"{_METRICS[metric]} on {name} ({kind}): {_label(first)} against {_label(second)}"
             )
-            made.append(Test(text, difference, verdict(difference), found.keys))
+            made.append(Test(text + found.note, difference, verdict(difference), found.keys))
         return made
 
     return tests
 
 
 class _Pairs:
-    """Numbers of two rows at the seeds that both have, with their runs."""
+    """Numbers of two rows at the seeds that both have, with their runs.
+
+    A number that is not defined is left out with its seed; `note` says so behind the words of a
+    test.
+    """
 
     def __init__(self, runs: list[tuple[RunRecord, RunRecord]], pick: Pick) -> None:
         known = [(a, b, pick(a), pick(b)) for a, b in runs]
@@ -126,6 +131,8 @@ class _Pairs:
         self.first = [x for _, _, x, _ in kept if x is not None]
         self.second = [y for _, _, _, y in kept if y is not None]
         self.keys = tuple(run.key for pair in self.runs for run in pair)
+        left_out = len(runs) - len(kept)
+        self.note = f" (in {len(kept)} of {len(runs)} seeds)" if left_out else ""
 
 
 def _paired(
@@ -280,7 +287,7 @@ def within(group: str, default: str, pick: Pick, what: str, margin: float) -> Te
             difference = paired_difference(found.first, found.second)
             judged = _equivalent(difference, margin)
             text = f"{what} at {row} against {default}, within ±{margin:g}"
-            made.append(Test(text, difference, judged, found.keys))
+            made.append(Test(text + found.note, difference, judged, found.keys))
         return made
 
     return tests
