@@ -168,6 +168,12 @@ class TestRanks:
         assert abs(np.corrcoef(whole, Draws(5).take(2, 0, 10_000))[0, 1]) < 0.05
         assert abs(np.corrcoef(whole, Draws(6).take(1, 0, 10_000))[0, 1]) < 0.05
 
+    def test_draws_are_not_those_of_a_caller_with_the_same_seed(self) -> None:
+        """Scores with ties that came from the same numbers would make the test fire by itself."""
+        assert not np.isin(Draws(5).take(0, 0, 4096), np.random.default_rng(5).random(8192)).any()
+        coins = (np.random.default_rng(0).random(1100) < 0.5).astype(float)
+        assert not Monitor(coins[1000:], seed=0).update(coins[:1000]).fired
+
 
 # -- betting --------------------------------------------------------------------------------------
 
@@ -443,6 +449,10 @@ class TestErrors:
             ({"direction": 1}, "parts contradict each other"),
             ({"scores": np.zeros(5)}, "parts contradict each other"),
             ({"scores": np.full(3, math.nan)}, "parts contradict each other"),
+            ({"stride": 0}, "parts contradict each other"),
+            ({"stride": 3}, "parts contradict each other"),
+            ({"log_wealth": math.nan}, "parts contradict each other"),
+            ({"log_stakes": np.full(12, math.nan)}, "parts contradict each other"),
             ({"more": 1}, "no state of a monitor: it holds more"),
         ],
     )

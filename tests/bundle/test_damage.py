@@ -189,7 +189,7 @@ def changed(name: str, value: torch.Tensor | None) -> dict[str, torch.Tensor]:
     return tensors if value is None else {**tensors, name: value}
 
 
-WEIGHT = next(name for name in load_tensors(GOOD) if name.endswith("0.weight"))
+WEIGHT = "model.backbone.blocks.0.weight"
 SHAPE = tuple(load_tensors(GOOD)[WEIGHT].shape)
 
 

@@ -59,8 +59,12 @@ def test_a_level_says_how_many_samples_it_needs() -> None:
     assert least_samples(0.001) == 999
     reference = Reference.of(np.arange(19.0))
     reference.require_level(0.05)
-    with pytest.raises(InputError, match=r"rate of 0.04 needs 24 or more .* has 19.* 0.05 or more"):
+    with pytest.raises(InputError, match=r"0.04 needs 24 or more .* there are 19.* 0.05 or more"):
         reference.require_level(0.04)
+    with pytest.raises(
+        InputError, match=r"needs 47 or more .*, 24 of them in the first of 2 stage"
+    ):
+        reference.require_level(0.04, stages=2)
 
 
 def test_classes_with_too_few_samples_are_named() -> None:
@@ -93,3 +97,28 @@ def test_the_interval_of_the_rate_is_where_rates_lie() -> None:
     inside = np.mean([(low <= rate <= high) for rate in rates])
     assert inside == pytest.approx(0.9, abs=0.02)
     assert np.mean(rates) == pytest.approx(0.05, abs=0.002)
+
+
+def test_the_interval_of_groups_is_that_of_all_of_them() -> None:
+    small, large = Reference.of(np.arange(19.0)), Reference.of(np.arange(499.0))
+    both = Reference((*small.groups, *large.groups))
+    ends = [each.rate_interval(0.1) for each in (small, large)]
+    assert both.rate_interval(0.1) == (ends[0][0], ends[0][1])
+    assert ends[0][0] < ends[1][0] < ends[1][1] < ends[0][1]
+
+
+def test_the_interval_of_a_level_that_flags_everything_or_nothing() -> None:
+    reference = Reference.of(np.arange(9.0))
+    assert reference.rate_interval(1.0) == (1.0, 1.0)
+    assert reference.rate_interval(0.05) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("label", [-1, 2, 7])
+def test_a_class_without_a_group_has_no_p_value(label: int) -> None:
+    scores, labels = np.arange(4.0), np.array([0, 1, 0, 1])
+    reference = Reference.of(scores, labels, 2)
+    bad = np.array([1, label])
+    with pytest.raises(InputError, match=f"class {label} of input 1 is not one of the 2 classes"):
+        reference.p_values(scores[:2], bad)
+    with pytest.raises(InputError, match=f"class {label} of input 1 is not one of the 2 classes"):
+        Reference.of(scores[:2], bad, 2)

@@ -44,8 +44,30 @@ def test_the_default_is_a_false_alarm_rate_of_a_twentieth() -> None:
         ("prevalence=1", "costs.prevalence must be at least 0 and below 1, got 1"),
         ("error=-1", "costs.error must be at least 0, got -1"),
         ("", "unknown ''"),
+        ("delta=0.2", "delta is how often the risk may fail: give risk= with it"),
+        ("coverage=0.5,delta=0.2", "give risk= with it"),
+        ("youden=1", "youden takes no value"),
     ],
 )
 def test_other_texts_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Goal.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"costs": {"error": 1}}, r"costs must be Costs\(error=…, …\), got {'error': 1}"),
+        ({"youden": "yes"}, "youden must be True or False, got 'yes'"),
+        ({"risk": "0.1"}, "risk must be a number, got '0.1'"),
+        ({"alarm": 0.1}, "unknown goal alarm; known: false_alarm, risk"),
+    ],
+)
+def test_other_fields_are_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Goal.of(None, fields)
+
+
+def test_a_goal_is_no_number() -> None:
+    with pytest.raises(InputError, match=r"a text such as 'false_alarm=0.05', .*, got 0.05"):
+        Goal.of(0.05, {})  # type: ignore[arg-type]

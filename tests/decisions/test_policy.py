@@ -23,6 +23,7 @@ from gemfi.decisions import (
     plot_operating_points,
     read_belief,
 )
+from gemfi.decisions.policy import _parts
 from gemfi.model import Model
 from support.calibrations import drawn, fitted_for_risk
 
@@ -79,6 +80,19 @@ def test_the_risk_fails_no_more_often_than_delta() -> None:
     assert np.mean(covered) > 0.3
 
 
+def test_the_risk_is_tested_on_the_half_that_is_not_the_reference() -> None:
+    observed = replace(drawn(400, np.random.default_rng(0)), confidence=np.arange(400.0))
+    reference, tested = (
+        np.isin(observed.confidence, part.confidence) for part in _parts(observed, 2, seed=0)
+    )
+    assert not (reference & tested).any()
+    with pytest.raises(InputError, match="no threshold keeps the error rate"):
+        Policy.from_readings(replace(observed, wrong=tested), Goal(risk=0.1))
+    policy = Policy.from_readings(replace(observed, wrong=reference & tested), Goal(risk=0.1))
+    assert policy.threshold == np.inf
+    assert policy.reference.groups[0].tolist() == np.sort(observed.score[reference]).tolist()
+
+
 def test_coverage_holds_on_average() -> None:
     rng = np.random.default_rng(3)
     shares = []
@@ -113,6 +127,26 @@ def test_a_level_chosen_by_youden_keeps_its_rate() -> None:
         alarms = (policy.decide(drawn(300, rng)).verdict == Verdict.UNFAMILIAR).mean()
         excess.append(alarms - policy.level)
     assert np.mean(excess) < 0.01
+
+
+def test_a_level_that_was_chosen_knows_nothing_of_the_reference() -> None:
+    """All unfamiliar inputs at one place c, so that Youden's level is p(c), whatever is known.
+
+    Were p(c) that of the reference, the rate would be P(s ≥ c) + 1/(n + 1), above its mean. The
+    rate of each policy is exact: scores are uniform.
+    """
+    rng = np.random.default_rng(0)
+    strange = replace(drawn(50, rng), score=np.full(50, 0.6))
+    excess = []
+    for seed in range(300):
+        observed = replace(drawn(12, rng), score=rng.uniform(size=12))
+        policy = Policy.from_readings(
+            observed, Goal(youden=True), ood_validation=[strange], seed=seed
+        )
+        highest = policy.reference.groups[0][::-1]
+        rank = int(policy.level * (len(highest) + 1) + 1e-9)
+        excess.append(1 - highest[rank - 1] - policy.level if rank <= len(highest) else 0.0)
+    assert np.mean(excess) < 2 * np.std(excess) / np.sqrt(len(excess))
 
 
 # ---------------------------------------------------------------- how it decides
@@ -191,9 +225,30 @@ def test_a_policy_survives_json(text: str) -> None:
     assert again.summary() == policy.summary()
 
 
+def test_a_policy_that_accepts_nothing_survives_json() -> None:
+    """And infinite scores, which have a rank."""
+    observed = replace(drawn(300, np.random.default_rng(0)), wrong=np.ones(300, bool))
+    observed.score[:40], observed.score[40:80], observed.doubt[:] = np.inf, -np.inf, 0
+    ood = [drawn(100, np.random.default_rng(7), shift=3)]
+    ood[0].doubt[:] = 0
+    policy = Policy.from_readings(observed, Goal(costs=Costs(9, 9, 0.1, 0.1)), ood_validation=ood)
+    assert policy.threshold == -np.inf
+    again = Policy.from_plain(json.loads(json.dumps(policy.to_plain(), allow_nan=False)))
+    assert again.threshold == -np.inf
+    assert again.summary() == policy.summary()
+    assert "accept      nothing" in again.summary()
+    assert not again.decide(observed).accepted.any()
+    assert (again.decide(observed).p_value == policy.decide(observed).p_value).all()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"level": 1.5}, "expected a level from 0 to 1"),
+        ({"level": float("nan")}, "expected a level from 0 to 1"),
+        ({"threshold": "nan"}, "and a threshold, got 0.1 and nan"),
+        ({"threshold": "low"}, "threshold: expected a number"),
+        ({"reference": [["nan"]]}, "reference: expected sorted numbers"),
         ({"reference": [[2.0, 1.0]]}, "reference: expected sorted numbers"),
         ({"reference": []}, "reference: expected sorted numbers"),
         ({"level": "high"}, "level: expected a number"),
@@ -208,9 +263,15 @@ def test_garbled_policies_are_refused(change: dict[str, object], message: str) -
 
 def test_the_summary_says_what_is_promised() -> None:
     text = fitted("false_alarm=0.05,risk=0.2").summary()
-    assert "at most 5.00% of known inputs on average" in text
-    assert "at most 20.00% wrong with probability 90%" in text
+    assert "at most 5% of known inputs on average" in text
+    assert "at most 20% wrong with probability 90%" in text
     assert "300 calibration samples in the first stage" in text
+
+
+def test_the_summary_does_not_round_a_promise_up() -> None:
+    text = fitted("false_alarm=0.05,risk=0.2,delta=0.004").summary()
+    assert "with probability 99.6%" in text
+    assert "at least 99.5% of them" in fitted("coverage=0.995", count=900).summary()
 
 
 def test_costs_move_the_decision() -> None:
@@ -290,6 +351,39 @@ def test_bad_requests_are_refused(model: Model, task: Task) -> None:
     few = Readings(*(each[:1] for each in vars(drawn(5, np.random.default_rng(0))).values()))
     with pytest.raises(InputError, match="1 calibration samples are too few for 2 stages"):
         Policy.from_readings(few, Goal(coverage=0.5))
+    with pytest.raises(
+        InputError, match=r"0\.05 needs 37 or more .*, 19 of them in the first of 2"
+    ):
+        Policy.from_readings(drawn(36, np.random.default_rng(0)), Goal(coverage=0.5))
+    with pytest.raises(InputError, match="need OOD-validation data"):
+        Policy.from_readings(
+            drawn(50, np.random.default_rng(0)),
+            Goal(youden=True),
+            ood_validation=[few[np.empty(0, int)]],
+        )
+    with pytest.raises(InputError, match="seed must be an integer of at least 0"):
+        Policy.from_readings(drawn(50, np.random.default_rng(0)), Goal(), seed=-1)
+
+
+def test_readings_are_numbers_of_one_length() -> None:
+    good = drawn(5, np.random.default_rng(0))
+    with pytest.raises(InputError, match=r"arrays of one length, got {'score': 5, 'doubt': 3"):
+        replace(good, doubt=np.zeros(3))
+    for name in ("score", "doubt"):
+        with pytest.raises(InputError, match=f"{name}s must be numbers: number 2 is NaN"):
+            replace(good, **{name: np.array([0, 0, np.nan, 0, 0])})
+
+
+def test_a_single_calibration_sample_and_ties_everywhere() -> None:
+    one = drawn(1, np.random.default_rng(0))
+    policy = Policy.from_readings(one, Goal(false_alarm=0.5))
+    higher = replace(one, score=one.score + 1)
+    assert policy.decide(higher).p_value.tolist() == [0.5]
+    assert policy.decide(one).p_value.tolist() == [1.0]
+    alike = replace(drawn(300, np.random.default_rng(0)), score=np.zeros(300), doubt=np.zeros(300))
+    decided = Policy.from_readings(alike, Goal(risk=0.2)).decide(alike)
+    assert decided.counts() == {"accept": 300, "abstain": 0, "unfamiliar": 0}
+    assert len(policy.decide(alike[np.empty(0, int)])) == 0
 
 
 # ---------------------------------------------------------------- to choose by

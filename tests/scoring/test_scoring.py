@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from gemfi import InputError, digits
-from gemfi.bundle import Bundle, open_model
+from gemfi.bundle import Bundle, fit_policy, open_model
 from gemfi.cli import main
 from gemfi.data.readers.streams import ROWS
 from gemfi.decisions import Goal
@@ -20,6 +22,7 @@ from gemfi.runs import make_spec, train_run
 from gemfi.runs.spec import OwnData
 from gemfi.scores import SCORES
 from gemfi.scoring import score_files
+from gemfi.scoring.inputs import stream_inputs
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +152,7 @@ def test_what_cannot_be_read_has_a_row_that_says_why(images: Bundle, tmp_path: P
     holes[1, 0, 2, 2] = np.nan
     np.save(tmp_path / "holes.npy", holes)
     inputs = [tmp_path / each for each in ("folder", "cut.npz", "other.npy", "holes.npy")]
-    scored = score_files(images, inputs, tmp_path / "out.csv", policy=images.policy(Goal()))
+    scored = score_files(images, inputs, tmp_path / "out.csv", policy=fit_policy(images, Goal()))
     rows = read_csv(tmp_path / "out.csv")
     assert scored.failed == 4
     assert scored.count == len(rows) == 7
@@ -158,7 +161,7 @@ def test_what_cannot_be_read_has_a_row_that_says_why(images: Bundle, tmp_path: P
     assert "not a whole image" in errors["b.png"]
     assert "cut.npz" in errors["cut.npz"]
     assert "inputs have shape (5,)" in errors["other.npy"]
-    assert errors["holes.npy[1]"] == "not finite: NaN or infinity"
+    assert errors["holes.npy[1]"].startswith("not finite: NaN, infinity, or")
     bad = next(row for row in rows if row["input"].endswith("b.png"))
     assert bad["label"] == bad["verdict"] == bad["entropy"] == ""
 
@@ -229,8 +232,73 @@ def test_outputs_are_checked_before_the_work(images: Bundle, tmp_path: Path) -> 
 
 def test_images_are_not_for_tables(table: Bundle, tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "a.png")
-    with pytest.raises(InputError, match=r"a.png is an image, but .* takes inputs of shape \(2,\)"):
-        score_files(table, [tmp_path / "a.png"])
+    (tmp_path / "b.csv").write_text("width,height\n1,2\n")
+    scored = score_files(table, [tmp_path / "a.png", tmp_path / "b.csv"])
+    assert (scored.count, scored.failed) == (2, 1)
+    assert "an image, but" in scored.first[0][-1]
+    assert "takes inputs of shape (2,)" in scored.first[0][-1]
+
+
+def test_an_image_of_another_format_does_not_end_the_run(images: Bundle, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "folder" / "a.png")
+    Image.new("L", (8, 8)).save(tmp_path / "folder" / "b.gif")
+    (tmp_path / "folder" / ".c.png").write_bytes(b"hidden")
+    scored = score_files(images, [tmp_path / "folder"])
+    assert [Path(row[0]).name for row in scored.first] == ["a.png", "b.gif"]
+    assert scored.failed == 1
+    assert "not a whole image" in scored.first[1][-1]
+
+
+def test_pixels_of_another_scale_have_an_error_and_others_are_read(tmp_path: Path) -> None:
+    model = open_model("mnist-gem-fi")
+    pixels = np.random.default_rng(0).integers(2, 256, (3, 28, 28))
+    alike = [pixels.astype(np.uint8), pixels, pixels.astype(np.int16), pixels / 255]
+    first = [score_files(model, [_saved(tmp_path / "x.npy", each)]).first for each in alike]
+    for rows in first[1:]:
+        for row, other in zip(rows, first[0], strict=True):
+            assert row[1] == other[1]
+            assert row[2:-1] == pytest.approx(other[2:-1], rel=1e-4)
+    wrong = pixels / 255
+    wrong[1], wrong[2, 0, 0] = pixels[1], np.nan
+    scored = score_files(model, [_saved(tmp_path / "x.npy", wrong)])
+    assert [row[-1][:13] for row in scored.first] == ["", "pixels reach ", "not finite: N"]
+    assert scored.first[0][2:-1] == pytest.approx(first[3][0][2:-1], rel=1e-4)
+    outside = score_files(model, [_saved(tmp_path / "x.npy", pixels - 300)])
+    assert outside.labels.total() + outside.failed == 3
+
+
+@pytest.mark.parametrize("goal", [None, Goal(false_alarm=0.2)])
+def test_a_row_that_the_model_cannot_judge_does_not_end_the_run(
+    table: Bundle, tmp_path: Path, goal: Goal | None
+) -> None:
+    (tmp_path / "a.csv").write_text("width,height\n1,2\n3e38,-3e38\n1e300,1\n-1,0\n3e38,3e38\n")
+    policy = None if goal is None else fit_policy(table, goal)
+    rows = score_files(table, [tmp_path / "a.csv"], policy=policy).first
+    assert [bool(row[-1]) for row in rows] == [False, True, True, False, True]
+    assert rows[1][-1].startswith("the model cannot judge it: ")
+    assert rows[2][-1].endswith("too large for float32")
+    assert all(math.isfinite(value) for row in (rows[0], rows[3]) for value in row[2:-1:2] if
+               isinstance(value, float))  # fmt: skip
+    assert rows[1][1:-1] == [None] * (len(rows[1]) - 2)
+
+
+def test_an_output_does_not_replace_an_input(table: Bundle, tmp_path: Path) -> None:
+    data = tmp_path / "a.csv"
+    data.write_text("width,height\n1,2\n")
+    (tmp_path / "link.csv").symlink_to(data)
+    for out in (data, tmp_path / "." / "a.csv", tmp_path / "link.csv"):
+        with pytest.raises(InputError, match=r"--out .* is one of the inputs"):
+            score_files(table, [data], out)
+    assert data.read_text() == "width,height\n1,2\n"
+
+
+def test_large_inputs_come_in_small_pieces(
+    images: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemfi.scoring.inputs._NUMBERS", 3 * 64 + 5)
+    file = _saved(tmp_path / "x.npy", np.zeros((7, 1, 8, 8), np.float32))
+    assert [len(piece.names) for piece, _ in stream_inputs([file], images)] == [3, 3, 1]
 
 
 # ---------------------------------------------------------------- the command
@@ -244,7 +312,7 @@ def test_the_command_decides(
     code = main(["predict", str(images_run), f"{tmp_path}/x.npy", "--policy", "false_alarm=0.1"])
     text = capsys.readouterr().out
     assert code == 0
-    assert "at most 10.00% of known inputs" in text
+    assert "at most 10% of known inputs" in text
     assert text.splitlines()[-1].startswith("5 inputs: ")
     assert "unfamiliar" in text.splitlines()[-3]  # the last row, which is no digit
 
@@ -290,3 +358,14 @@ def test_a_policy_needs_its_data(
         moved.rename(place)
     assert code == 2
     assert "a policy needs calibration data" in capsys.readouterr().err
+
+
+def test_files_are_looked_for_before_a_policy_is_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = sys.modules["gemfi.cli.predict"]  # its name in the package is the function's
+    monkeypatch.setattr(command, "fit_policy", None)
+    file = _saved(tmp_path / "x.npy", np.zeros((1, 28, 28), np.uint8))
+    for more in ([f"{tmp_path}/none.npy"], [str(file), "--out", f"{tmp_path}/none/out.csv"]):
+        assert main(["predict", "mnist-gem-fi", *more, "--policy", "false_alarm=0.05"]) == 2
+        assert "does not exist" in capsys.readouterr().err

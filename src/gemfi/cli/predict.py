@@ -9,9 +9,11 @@ import tyro
 
 from gemfi.bundle import fit_policy, open_model
 from gemfi.decisions import Goal
-from gemfi.errors import CheckFailedError, InputError
+from gemfi.errors import CheckFailedError
 from gemfi.scoring import Scored, score_files
+from gemfi.scoring.inputs import find_inputs
 from gemfi.scoring.scoring import SHOWN
+from gemfi.scoring.writers import check_output
 
 _Inputs = tyro.conf.arg(metavar="INPUT ...")
 _Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
@@ -45,17 +47,18 @@ def predict(
         probs: also write the probability of each class.
         quiet: print nothing but errors.
     """
-    if not inputs:
-        raise InputError("give at least one input: an image, a folder, or a file of rows")
     goal = None if policy is None else Goal.parse(policy)
     bundle = open_model(model)
+    files, target = find_inputs(inputs), None if out is None else Path(out)
+    if target is not None:
+        check_output(target, files)  # before the policy, which takes its time
     fitted = None if goal is None else fit_policy(bundle, goal)
     if fitted is not None and not quiet:
         print(f"{fitted.summary()}\n")
     scored = score_files(
         bundle,
-        inputs,
-        None if out is None else Path(out),
+        files,
+        target,
         policy=fitted,
         probs=probs,
         batch_size=batch_size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,70 +16,53 @@ Bools = npt.NDArray[np.bool_]
 _LEVELS, _DOUBTS = 400, 400  # that are tried, at most
 
 
-def youden_level(known: Floats, unfamiliar: Floats) -> float:
-    """The level α that maximises P(p ≤ α | unfamiliar) − P(p ≤ α | known); the least of several.
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Known and unfamiliar inputs on which levels and thresholds of doubt are tried.
 
-    Args:
-        known: p-values of calibration data.
-        unfamiliar: p-values of OOD-validation data.
+    Attributes:
+        p: (n,) p-values of calibration data.
+        doubt: (n,) their doubts.
+        wrong: (n,) whether their labels are wrong.
+        ood_p: (m,) p-values of OOD-validation data.
+        ood_doubt: (m,) their doubts.
     """
-    levels = np.unique(np.concatenate([known, unfamiliar]))
-    found = _share(unfamiliar, levels) - _share(known, levels)
-    return float(levels[int(found.argmax())])
 
+    p: Floats
+    doubt: Floats
+    wrong: Bools
+    ood_p: Floats
+    ood_doubt: Floats
 
-def cheapest(
-    costs: Costs,
-    known: tuple[Floats, Floats, Bools],
-    unfamiliar: tuple[Floats, Floats],
-) -> tuple[float, float]:
-    """The level and the threshold of doubt of the least expected cost.
+    def youden_level(self) -> float:
+        """The level α of the largest P(p ≤ α | OOD) − P(p ≤ α | known); the least of several."""
+        levels = np.unique(np.append(self.p, self.ood_p))
+        found = _share(self.ood_p, levels) - _share(self.p, levels)
+        return float(levels[int(found.argmax())])
 
-    Args:
-        costs: of the mistakes.
-        known: p-values, doubts, and whether the label is wrong, of calibration data.
-        unfamiliar: p-values and doubts of OOD-validation data.
-    """
-    levels = _thinned(np.append(known[0], unfamiliar[0]), _LEVELS)
-    doubts = np.append(_thinned(np.append(known[1], unfamiliar[1]), _DOUBTS), [-math.inf, math.inf])
-    best, chosen = math.inf, (0.0, math.inf)
-    for level in np.append(0.0, levels):
-        expected = _costs(costs, known, unfamiliar, float(level), doubts)
-        least = int(expected.argmin())
-        if expected[least] < best - 1e-12:
-            best, chosen = float(expected[least]), (float(level), float(doubts[least]))
-    return chosen
+    def cheapest(self, costs: Costs) -> tuple[float, float]:
+        """The level and the threshold of doubt of the least expected cost."""
+        levels = _thinned(np.append(self.p, self.ood_p), _LEVELS)
+        inner = _thinned(np.append(self.doubt, self.ood_doubt), _DOUBTS)
+        doubts = np.append(inner, [-math.inf, math.inf])
+        best, chosen = math.inf, (0.0, math.inf)
+        for level in np.append(0.0, levels):
+            expected = self.expected_costs(costs, float(level), doubts)
+            least = int(expected.argmin())
+            if expected[least] < best - 1e-12:
+                best, chosen = float(expected[least]), (float(level), float(doubts[least]))
+        return chosen
 
-
-def expected_cost(
-    costs: Costs,
-    known: tuple[Floats, Floats, Bools],
-    unfamiliar: tuple[Floats, Floats],
-    level: float,
-    doubt: float,
-) -> float:
-    """The mean cost of an input under a level and a threshold of doubt."""
-    return float(_costs(costs, known, unfamiliar, level, np.array([doubt]))[0])
-
-
-def _costs(
-    costs: Costs,
-    known: tuple[Floats, Floats, Bools],
-    unfamiliar: tuple[Floats, Floats],
-    level: float,
-    doubts: Floats,
-) -> Floats:
-    """Expected costs (T,) of thresholds of doubt (T,) at one level."""
-    p, doubt, wrong = known
-    familiar = p > level
-    accepted = _share(doubt[familiar], doubts) * familiar.mean() if familiar.any() else 0.0
-    failed = _share(doubt[familiar & wrong], doubts) * (familiar & wrong).mean()
-    inside = costs.error * failed + costs.abstain * (1 - accepted)
-    missed = unfamiliar[0] > level
-    taken = _share(unfamiliar[1][missed], doubts) * missed.mean()
-    outside = costs.unfamiliar * taken + costs.abstain * (missed.mean() - taken)
-    result: Floats = (1 - costs.prevalence) * inside + costs.prevalence * outside
-    return result
+    def expected_costs(self, costs: Costs, level: float, doubts: Floats) -> Floats:
+        """Mean costs (T,) of an input under one level and thresholds of doubt (T,)."""
+        familiar, missed = self.p > level, self.ood_p > level
+        accepted = _share(self.doubt[familiar], doubts) * familiar.mean()
+        failed = _share(self.doubt[familiar & self.wrong], doubts) * (familiar & self.wrong).mean()
+        inside = costs.error * failed + costs.abstain * (1 - accepted)
+        taken = _share(self.ood_doubt[missed], doubts) * missed.mean()
+        outside = costs.unfamiliar * taken + costs.abstain * (missed.mean() - taken)
+        result: Floats = (1 - costs.prevalence) * inside + costs.prevalence * outside
+        return result
 
 
 def _share(values: Floats, limits: Floats) -> Floats:

@@ -35,6 +35,7 @@ class Reference:
         values = checked_scores(scores, "calibration scores")
         if labels is None:
             return cls((np.sort(values),))
+        _check_labels(labels, num_classes)
         return cls(tuple(np.sort(values[labels == each]) for each in range(num_classes)))
 
     @property
@@ -47,14 +48,23 @@ class Reference:
         values = checked_scores(scores, "scores")
         if not self.is_conditional:
             return _p_values(self.groups[0], values)
+        _check_labels(labels, len(self.groups))
         found = np.empty(len(values))
         for each, group in enumerate(self.groups):
             rows = labels == each
             found[rows] = _p_values(group, values[rows])
         return found
 
-    def require_level(self, level: float, names: Sequence[str] | None = None) -> None:
-        """Refuse a level that the calibration data are too few for: nothing could reach it."""
+    def require_level(
+        self, level: float, names: Sequence[str] | None = None, stages: int = 1
+    ) -> None:
+        """Refuse a level that the calibration data are too few for: nothing could reach it.
+
+        Args:
+            level: the false-alarm rate.
+            names: of the classes.
+            stages: how many shared the calibration data.
+        """
         needed = least_samples(level)
         few = [each for each, group in enumerate(self.groups) if len(group) < needed]
         if not few:
@@ -62,32 +72,26 @@ class Reference:
         least = 1 / (min(len(group) for group in self.groups) + 1)
         if not self.is_conditional:
             raise InputError(
-                f"a false-alarm rate of {level:g} needs {needed} or more calibration samples, but "
-                f"this stage has {len(self.groups[0])}: give more, or a rate of {least:.3g} or more"
+                f"a false-alarm rate of {level:g} needs {stages * (needed - 1) + 1} or more "
+                f"calibration samples{_shared(needed, stages)}, but there are "
+                f"{len(self.groups[0])}: give more, or a rate of {least:.3g} or more"
             )
         shown = ", ".join(str(each) if names is None else names[each] for each in few[:5])
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""
         raise InputError(
             f"a false-alarm rate of {level:g} in each class needs at least {needed} calibration "
-            f"samples of each predicted class, but these have fewer: {shown}{more}. Give more, a "
-            "higher rate, or conditional=False"
+            f"samples of each predicted class{' in this stage' if stages > 1 else ''}, but these "
+            f"have fewer: {shown}{more}. Give more, a higher rate, or conditional=False"
         )
 
     def rate_interval(self, level: float, mass: float = 0.9) -> tuple[float, float]:
         """Where the false-alarm rate of this very reference lies, with probability `mass`.
 
         The level holds on average over calibration sets; of one set it is Beta distributed. With
-        groups, of the smallest group.
+        groups, the ends of all their intervals.
         """
-        from scipy import stats  # noqa: PLC0415 - slow to import
-
-        n = min(len(group) for group in self.groups)
-        rank = math.floor(level * (n + 1) + 1e-9)
-        if rank == 0:
-            return 0.0, 0.0
-        tail = (1 - mass) / 2
-        low, high = stats.beta.ppf([tail, 1 - tail], rank, n + 1 - rank)
-        return float(low), float(high)
+        ends = [_interval(len(group), level, mass) for group in self.groups]
+        return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def least_samples(level: float) -> int:
@@ -110,3 +114,29 @@ def checked_scores(scores: Floats, what: str) -> Floats:
 def _p_values(reference: Floats, scores: Floats) -> Floats:
     at_least = len(reference) - np.searchsorted(reference, scores, side="left")
     return (1 + at_least) / (len(reference) + 1)
+
+
+def _interval(n: int, level: float, mass: float) -> tuple[float, float]:
+    """Of P(p ≤ level) given n scores: that of a Beta distribution, without ties."""
+    from scipy import stats  # noqa: PLC0415 - slow to import
+
+    rank = math.floor(level * (n + 1) + 1e-9)
+    if rank == 0 or rank > n:
+        return (0.0, 0.0) if rank == 0 else (1.0, 1.0)
+    tail = (1 - mass) / 2
+    low, high = stats.beta.ppf([tail, 1 - tail], rank, n + 1 - rank)
+    return float(low), float(high)
+
+
+def _shared(needed: int, stages: int) -> str:
+    return "" if stages == 1 else f", {needed} of them in the first of {stages} stages"
+
+
+def _check_labels(labels: Ints, num_classes: int) -> None:
+    """Refuse classes that have no group: there would be nothing to rank them in."""
+    bad = (labels < 0) | (labels >= num_classes)
+    if bad.any():
+        raise InputError(
+            f"predicted class {int(labels[bad.argmax()])} of input {int(bad.argmax())} is not one "
+            f"of the {num_classes} classes that have a reference, 0 to {num_classes - 1}"
+        )

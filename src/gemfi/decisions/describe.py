@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gemfi.style import SCORE_LABELS
+from gemfi.style import score_label
 
 if TYPE_CHECKING:
     from gemfi.decisions.policy import Policy
@@ -21,7 +21,8 @@ def describe(policy: Policy) -> str:
     where = "in each predicted class" if policy.reference.is_conditional else "of known inputs"
     low, high = facts["false_alarm_low"], facts["false_alarm_high"]
     first = (
-        f"{label(policy.score)}: p ≤ {policy.level:.4g}, so at most {policy.level:.2%} {where} on "
+        f"{score_label(policy.score)}: p ≤ {policy.level:.4g}, so at most "
+        f"{_percent(policy.level)} {where} on "
         f"average; with these samples {low:.2%} to {high:.2%}"
     )
     lines = [
@@ -40,22 +41,22 @@ def describe(policy: Policy) -> str:
     return "\n".join(lines)
 
 
-def label(score: str) -> str:
-    """A score as people call it."""
-    return SCORE_LABELS.get(score, score.replace("_", " "))
-
-
 def _second(policy: Policy) -> str:
-    goal, facts = policy.goal, policy.facts
+    goal = policy.goal
     if math.isinf(policy.threshold):
         chosen = "every familiar input" if policy.threshold > 0 else "nothing"
     else:
-        chosen = f"familiar inputs with {label(policy.doubt)} ≤ {policy.threshold:.4g}"
+        chosen = f"familiar inputs with {score_label(policy.doubt)} ≤ {policy.threshold:.4g}"
     if goal.risk is not None:
         return (
-            f"{chosen}: at most {goal.risk:.2%} wrong with probability {1 - goal.delta:.0%} "
-            f"(bound {facts['error_bound']:.2%})"
+            f"{chosen}: at most {_percent(goal.risk)} wrong with probability "
+            f"{_percent(1 - goal.delta)}"
         )
     if goal.coverage is not None:
-        return f"{chosen}: at least {goal.coverage:.0%} of them on average"
+        return f"{chosen}: at least {_percent(goal.coverage)} of them on average"
     return chosen
+
+
+def _percent(share: float) -> str:
+    """With the digits that it takes: 99.5 % must not be told as 100 %."""
+    return f"{100 * share:.4g}%"

@@ -10,6 +10,7 @@ from gemfi import checks
 from gemfi.errors import InputError
 
 _DEFAULT_LEVEL = 0.05
+_DEFAULT_DELTA = 0.1
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Goal:
     Attributes:
         false_alarm: share of known inputs that may be called unfamiliar.
         risk: largest error rate among the accepted.
-        delta: probability with which the bound on the risk may fail.
+        delta: probability with which the bound on the risk may fail; it needs `risk`.
         coverage: share of the familiar inputs that is accepted at least.
         youden: take the level at which detection minus false alarms is largest on OOD-validation
             data.
@@ -59,7 +60,7 @@ class Goal:
 
     false_alarm: float | None = None
     risk: float | None = None
-    delta: float = 0.1
+    delta: float = _DEFAULT_DELTA
     coverage: float | None = None
     youden: bool = False
     costs: Costs | None = None
@@ -69,6 +70,12 @@ class Goal:
             if getattr(self, name) is not None:
                 checks.number(name, getattr(self, name), above=0, below=1)
         checks.number("delta", self.delta, above=0, below=1)
+        if self.risk is None and self.delta != _DEFAULT_DELTA:
+            raise InputError("delta is how often the risk may fail: give risk= with it")
+        if not isinstance(self.youden, bool):
+            raise InputError(f"youden must be True or False, got {self.youden!r}")
+        if not isinstance(self.costs, Costs | None):
+            raise InputError(f"costs must be Costs(error=…, …), got {self.costs!r}")
         first = [name for name in ("false_alarm", "youden", "costs") if getattr(self, name)]
         second = [name for name in ("risk", "coverage", "costs") if getattr(self, name)]
         for names in (first, second):
@@ -94,6 +101,11 @@ class Goal:
             raise InputError(f"give a goal or {', '.join(goals)}, not both")
         if isinstance(goal, str):
             return cls.parse(goal)
+        if not isinstance(goal, Goal | None):
+            raise InputError(
+                f"a goal is a Goal, a text such as 'false_alarm=0.05', or its fields by name, got "
+                f"{goal!r}"
+            )
         known = [each.name for each in fields(cls)]
         unknown = sorted(goals.keys() - set(known))
         if unknown:
@@ -111,7 +123,9 @@ class Goal:
         given: dict[str, Any] = {}
         for part in text.split(","):
             name, equals, value = (each.strip() for each in part.partition("="))
-            if name == "youden" and not equals:
+            if name == "youden":
+                if equals:
+                    raise InputError(f"policy {text!r}: youden takes no value")
                 given[name] = True
                 continue
             if name not in costs | plain:

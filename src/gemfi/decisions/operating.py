@@ -17,7 +17,6 @@ import numpy as np
 from gemfi import metrics
 from gemfi.data import Role, Split, require_role, require_use
 from gemfi.decisions.conformal import Reference
-from gemfi.decisions.describe import label
 from gemfi.decisions.readings import Floats, Readings, known_errors, read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
@@ -27,6 +26,7 @@ from gemfi.style import (
     SET_COLORS,
     method_color,
     require_matplotlib,
+    score_label,
     styled,
     write_figure,
 )
@@ -176,7 +176,7 @@ def _draw_detection(axes: Axes, points: OperatingPoints, policy: Policy | None) 
             100 * points.false_alarm, 100 * found, where="post", color=color, lw=1.6, label=name
         )
     axes.set(xscale="log", xlim=(100 * least, 100), ylim=(0, 102))
-    by = label(points.score)
+    by = score_label(points.score)
     axes.set(xlabel=f"false alarms by {by}, % of known inputs", ylabel="called unfamiliar, %")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_title("Which inputs are unfamiliar", loc="left")

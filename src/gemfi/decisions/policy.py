@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gemfi import checks
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role, require_use
-from gemfi.decisions import choice, selection
+from gemfi.decisions import selection
+from gemfi.decisions.choice import Trial
 from gemfi.decisions.conformal import Reference
 from gemfi.decisions.decision import Decisions, Verdict
 from gemfi.decisions.describe import describe
@@ -48,7 +50,8 @@ class Policy:
         level: p-values up to it are unfamiliar.
         threshold: doubts up to it are accepted.
         goal: what it was fitted for.
-        facts: what calibration data that chose nothing say: rates, bounds and counts.
+        facts: where the false-alarm rate lies, and what is seen of the calibration data of the last
+            stage; these found the threshold, where there is one, so that they promise nothing.
         class_names: of the labels.
     """
 
@@ -125,24 +128,25 @@ class Policy:
             names: of the classes, for messages.
         """
         known_errors(observed)
-        if goal.needs_ood and not ood_validation:
+        goal = Goal.of(goal, {})
+        if goal.needs_ood and not sum(map(len, ood_validation)):
             raise InputError(
                 "youden and costs need OOD-validation data: give ood_validation=, or a "
                 "false_alarm= rate, which needs none"
             )
         parts = _parts(observed, _needed_parts(goal), seed)
-        labels = None if num_classes is None else parts[0].label
-        reference = Reference.of(parts[0].score, labels, num_classes or 0)
-        policy = cls("score", "doubt", reference, 0.0, math.inf, goal)
-        if goal.costs is not None:
-            return policy._by_costs(goal.costs, parts, ood_validation)
-        if goal.youden:
-            level = policy._youden(parts[1], ood_validation)
-            parts = [parts[0], *parts[2:]]
-        else:
-            level = float(goal.false_alarm or 0.0)
-        reference.require_level(level, names)
-        return replace(policy, level=level)._with_threshold(goal, parts)
+        reference = _reference(parts[0], num_classes)
+        policy = cls("score", "doubt", reference, float(goal.false_alarm or 0), math.inf, goal)
+        if goal.needs_ood:  # what chooses has a reference of its own, see docs/decisions.md
+            beside = replace(policy, reference=_reference(parts[1], num_classes))
+            trial = beside._trial(parts[1], ood_validation)
+            if goal.costs is not None:
+                level, threshold = trial.cheapest(goal.costs)
+                policy = replace(policy, level=level, threshold=threshold)
+                return policy._by_costs(goal.costs, parts[2], ood_validation)
+            policy = replace(policy, level=min(trial.youden_level(), 1 - 1e-9))
+        reference.require_level(policy.level, names, len(parts))
+        return policy._with_threshold(parts[0], parts[-1])
 
     def __call__(self, belief: Belief) -> Decisions:
         """Decisions on the inputs of a belief, as `model.predict` returns it."""
@@ -150,7 +154,7 @@ class Policy:
 
     def decide(self, observed: Readings) -> Decisions:
         """Decisions on what was observed."""
-        p = self.reference.p_values(observed.score, observed.label)
+        p = self._p(observed)
         verdict = np.where(observed.doubt <= self.threshold, Verdict.ACCEPT, Verdict.ABSTAIN)
         verdict = np.where(p <= self.level, Verdict.UNFAMILIAR, verdict).astype(np.int8)
         return Decisions(verdict, observed.label, observed.confidence, p)
@@ -170,62 +174,59 @@ class Policy:
     def _p(self, observed: Readings) -> Floats:
         return self.reference.p_values(observed.score, observed.label)
 
-    def _youden(self, chooser: Readings, ood: Sequence[Readings]) -> float:
-        unfamiliar = [self._p(each) for each in ood]
-        level = choice.youden_level(self._p(chooser), np.concatenate(unfamiliar))
-        return min(level, 1 - 1e-9)
-
-    def _with_threshold(self, goal: Goal, parts: Sequence[Readings]) -> Policy:
-        judge = parts[-1]
-        kept = judge[self._p(judge) > self.level]
-        wrong = known_errors(kept)
-        if goal.risk is not None:
-            first = parts[0][self._p(parts[0]) > self.level]
-            found = selection.threshold_for_risk(
-                (first.doubt, known_errors(first)), (kept.doubt, wrong), goal.risk, goal.delta
-            )
-        elif goal.coverage is not None:
-            found = selection.threshold_for_coverage(kept.doubt, wrong, goal.coverage)
-        else:
-            found = selection.everything(kept.doubt, wrong)
-        facts = {
-            **_rates(self.reference, self.level),
-            "coverage": found.accepted / len(judge),
-            "error": found.errors / found.accepted if found.accepted else math.nan,
-            "judged": float(len(judge)),
-        }
-        if goal.risk is not None:
-            facts["error_bound"] = selection.risk_bound(found, goal.delta)
-        return replace(self, threshold=found.value, facts=facts)
-
-    def _by_costs(self, costs: Costs, parts: Sequence[Readings], ood: Sequence[Readings]) -> Policy:
-        chooser, judge = parts[1], parts[2]
-        rows = [(self._p(each), each.doubt) for each in ood]
-        unfamiliar = (
-            np.concatenate([p for p, _ in rows]),
-            np.concatenate([doubt for _, doubt in rows]),
+    def _trial(self, known: Readings, ood: Sequence[Readings]) -> Trial:
+        return Trial(
+            self._p(known),
+            known.doubt,
+            known_errors(known),
+            np.concatenate([self._p(each) for each in ood]),
+            np.concatenate([each.doubt for each in ood]),
         )
-        known = self._p(chooser), chooser.doubt, known_errors(chooser)
-        level, threshold = choice.cheapest(costs, known, unfamiliar)
-        judged = self._p(judge), judge.doubt, known_errors(judge)
-        chosen = replace(self, level=level, threshold=threshold)
-        taken = (judged[0] > level) & (judged[1] <= threshold)
-        facts = {
-            **_rates(self.reference, level),
+
+    def _with_threshold(self, proposing: Readings, judge: Readings) -> Policy:
+        """With the threshold of the goal; the data that propose it are those of the reference."""
+        goal, kept = self.goal, self._familiar(judge)
+        found = self
+        if goal.risk is not None:
+            first = self._familiar(proposing)
+            proposed = first.doubt, known_errors(first)
+            tested = kept.doubt, known_errors(kept)
+            value = selection.threshold_for_risk(proposed, tested, goal.risk, goal.delta)
+            found = replace(self, threshold=value)
+        elif goal.coverage is not None:
+            value = selection.threshold_for_coverage(kept.doubt, goal.coverage)
+            found = replace(self, threshold=value)
+        return replace(found, facts=found._facts(judge))
+
+    def _familiar(self, observed: Readings) -> Readings:
+        return observed[self._p(observed) > self.level]
+
+    def _by_costs(self, costs: Costs, judge: Readings, ood: Sequence[Readings]) -> Policy:
+        trial = self._trial(judge, ood)
+        cost = trial.expected_costs(costs, self.level, np.array([self.threshold]))
+        return replace(self, facts=self._facts(judge) | {"cost": float(cost[0])})
+
+    def _facts(self, judge: Readings) -> dict[str, float]:
+        taken = self.decide(judge).accepted
+        wrong = known_errors(judge)[taken]
+        return {
+            **_rates(self.reference, self.level),
             "coverage": float(taken.mean()),
-            "error": float(judged[2][taken].mean()) if taken.any() else math.nan,
+            "error": float(wrong.mean()) if len(wrong) else math.nan,
             "judged": float(len(judge)),
-            "cost": choice.expected_cost(costs, judged, unfamiliar, level, threshold),
         }
-        return replace(chosen, facts=facts)
 
     # -- as plain values -------------------------------------------------------------------------
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON values that `from_plain` reads; floats survive exactly."""
+        """JSON values that `from_plain` reads; floats survive exactly.
+
+        A threshold of infinity is None; other numbers that JSON lacks are the texts inf, -inf, nan.
+        """
         plain: dict[str, Any] = to_plain(replace(self, reference=None))  # type: ignore[arg-type]
-        plain["threshold"] = None if math.isinf(self.threshold) else self.threshold
-        plain["reference"] = [group.tolist() for group in self.reference.groups]
+        plain["threshold"] = None if self.threshold == math.inf else _written(self.threshold)
+        plain["reference"] = _written([group.tolist() for group in self.reference.groups])
+        plain["facts"] = _written(plain["facts"])
         return plain
 
     @classmethod
@@ -236,13 +237,21 @@ class Policy:
             plain: as `to_plain` made it.
             where: what is being read, for messages.
         """
+        if isinstance(plain, Mapping):
+            read = {name: _read(plain[name]) for name in _NUMBERS if name in plain}
+            plain = {**plain, **read}
         stored = from_plain(_Stored, plain, where)
         groups = tuple(np.asarray(group, dtype=np.float64) for group in stored.reference)
         if not groups or any(
-            np.isnan(group).any() or (np.diff(group) < 0).any() for group in groups
+            np.isnan(group).any() or not (group[1:] >= group[:-1]).all() for group in groups
         ):
             raise InputError(f"{where}.reference: expected sorted numbers, in at least one group")
         threshold = math.inf if stored.threshold is None else stored.threshold
+        if not 0 <= stored.level <= 1 or math.isnan(threshold):
+            raise InputError(
+                f"{where}: expected a level from 0 to 1 and a threshold, got {stored.level} and "
+                f"{threshold}"
+            )
         return cls(
             stored.score,
             stored.doubt,
@@ -255,9 +264,12 @@ class Policy:
         )
 
 
+_NUMBERS = ("threshold", "reference", "facts")  # that may be other than finite
+
+
 @dataclass(frozen=True)
 class _Stored:
-    """A policy in plain values; an infinite threshold is None."""
+    """A policy in plain values; a threshold of infinity is None."""
 
     score: str
     doubt: str
@@ -267,6 +279,24 @@ class _Stored:
     goal: Goal
     facts: Mapping[str, float]
     class_names: tuple[str, ...] | None
+
+
+def _written(value: Any) -> Any:
+    """Numbers that JSON lacks as texts, in lists and mappings, too."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {key: _written(inner) for key, inner in value.items()}
+    return [_written(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _read(value: Any) -> Any:
+    """The inverse of `_written`; any other text is left to be refused."""
+    if isinstance(value, str):
+        return float(value) if value in ("inf", "-inf", "nan") else value
+    if isinstance(value, Mapping):
+        return {key: _read(inner) for key, inner in value.items()}
+    return [_read(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _ood(
@@ -294,7 +324,13 @@ def _needed_parts(goal: Goal) -> int:
     return 1 + goal.youden + (goal.risk is not None or goal.coverage is not None)
 
 
+def _reference(observed: Readings, num_classes: int | None) -> Reference:
+    labels = None if num_classes is None else observed.label
+    return Reference.of(observed.score, labels, num_classes or 0)
+
+
 def _parts(observed: Readings, count: int, seed: int) -> list[Readings]:
+    checks.seed("seed", seed)
     if len(observed) < count:
         raise InputError(f"{len(observed)} calibration samples are too few for {count} stages")
     order = np.random.default_rng((_PARTITION, seed)).permutation(len(observed))

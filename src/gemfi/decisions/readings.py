@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gemfi.belief import Belief
 from gemfi.data import Split
+from gemfi.decisions.conformal import checked_scores
 from gemfi.errors import InputError
 from gemfi.scores import score_of
 
@@ -34,6 +35,14 @@ class Readings:
     label: npt.NDArray[np.int64]
     confidence: Floats
     wrong: Bools | None = None
+
+    def __post_init__(self) -> None:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        lengths = {name: len(value) for name, value in values.items() if value is not None}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"readings need arrays of one length, got {lengths}")
+        checked_scores(self.score, "scores")
+        checked_scores(self.doubt, "doubts")
 
     def __len__(self) -> int:
         return len(self.score)

@@ -7,7 +7,6 @@ what is promised of a threshold was not also what chose it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,26 +19,9 @@ Bools = npt.NDArray[np.bool_]
 _STEPS = 200  # thresholds that are tried, at most
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """The largest doubt that is accepted, and what the data that tested it say.
-
-    Attributes:
-        value: accept up to it.
-        accepted: how many of the familiar inputs it accepts.
-        familiar: how many there were.
-        errors: how many of the accepted were wrong.
-    """
-
-    value: float
-    accepted: int
-    familiar: int
-    errors: int
-
-
 def threshold_for_risk(
     proposing: tuple[Floats, Bools], testing: tuple[Floats, Bools], risk: float, delta: float
-) -> Threshold:
+) -> float:
     """The most lenient threshold whose error rate is at most `risk`, with probability 1 − delta.
 
     Learn, then test. One part of the data proposes thresholds and where to begin: where its own
@@ -65,17 +47,17 @@ def threshold_for_risk(
     start = int(_tails(values, *proposing, risk).argmin())
     passed = _tails(values[start:], doubt, wrong, risk) <= math.log(delta)
     if not passed[0]:
-        first = _apply(float(values[start]), doubt, wrong)
+        first = doubt <= values[start]
         raise InputError(
             f"no threshold keeps the error rate at {risk:g} with probability {1 - delta:g}: of the "
-            f"{first.accepted} most certain inputs {first.errors} are wrong. Allow a higher "
-            "risk or delta, give more calibration data, or a better model"
+            f"{int(first.sum())} most certain inputs {int(wrong[first].sum())} are wrong. Allow a "
+            "higher risk or delta, give more calibration data, or a better model"
         )
     count = len(passed) if passed.all() else int(passed.argmin())
-    return _apply(float(values[start + count - 1]), doubt, wrong)
+    return float(values[start + count - 1])
 
 
-def threshold_for_coverage(doubt: Floats, wrong: Bools, coverage: float) -> Threshold:
+def threshold_for_coverage(doubt: Floats, coverage: float) -> float:
     """The threshold that accepts a familiar input with probability `coverage` at least.
 
     It is the ⌈(m + 1)·coverage⌉-th smallest doubt, a conformal quantile.
@@ -87,26 +69,12 @@ def threshold_for_coverage(doubt: Floats, wrong: Bools, coverage: float) -> Thre
             f"a coverage of {coverage:g} needs at least {needed} familiar calibration samples in "
             f"this stage, but there are {len(doubt)}: give more, or a lower coverage"
         )
-    return _apply(float(np.sort(doubt)[rank - 1]), doubt, wrong)
-
-
-def everything(doubt: Floats, wrong: Bools) -> Threshold:
-    """Every familiar input is accepted."""
-    return _apply(math.inf, doubt, wrong)
+    return float(np.sort(doubt)[rank - 1])
 
 
 def samples_for_risk(risk: float, delta: float) -> int:
     """The fewest accepted inputs, all right, that prove an error rate of at most `risk`."""
     return math.ceil(math.log(delta) / math.log1p(-risk) - 1e-9)
-
-
-def risk_bound(found: Threshold, delta: float) -> float:
-    """The upper Clopper-Pearson bound on the error rate among the accepted, at 1 − delta."""
-    from scipy import stats  # noqa: PLC0415 - slow to import
-
-    if found.errors == found.accepted:
-        return 1.0
-    return float(stats.beta.ppf(1 - delta, found.errors + 1, found.accepted - found.errors))
 
 
 def _thresholds(proposed: Floats, start: float) -> Floats:
@@ -116,11 +84,6 @@ def _thresholds(proposed: Floats, start: float) -> Floats:
         return np.array([math.inf])
     inner = np.quantile(proposed, shares, method="higher")
     return np.append(np.unique(inner), math.inf)
-
-
-def _apply(value: float, doubt: Floats, wrong: Bools) -> Threshold:
-    taken = doubt <= value
-    return Threshold(value, int(taken.sum()), len(doubt), int(wrong[taken].sum()))
 
 
 def _tails(values: Floats, doubt: Floats, wrong: Bools, risk: float) -> Floats:

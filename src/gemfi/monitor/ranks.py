@@ -18,6 +18,10 @@ RATIO: Final = 16
 DRAWN: Final = 4096
 """Uniform numbers that are drawn at a time."""
 
+_DRAWS: Final = 7_031_978
+"""So that a caller's own generator of the same seed draws otherwise: draws that the scores came
+from would not be independent of them, and the test would fire by itself."""
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
@@ -149,7 +153,7 @@ class Draws:
 
     def _of(self, stream: int, block: int) -> Floats:
         if self._block[:2] != (stream, block):
-            bits = np.random.PCG64([self.seed, stream, block]).random_raw(DRAWN)
+            bits = np.random.PCG64([_DRAWS, self.seed, stream, block]).random_raw(DRAWN)
             places = (bits >> np.uint64(12)).astype(np.float64)
             # 52 bits and a half: never 0 or 1, and one minus it is exact
             self._block = (stream, block, (places + 0.5) * 2.0**-52)

@@ -119,7 +119,10 @@ def _check_whole(record: Record) -> None:
         all(bool(np.isfinite(each).all()) for each in scores)
         and len(record["reference"]) > 0
         and len(record["recent"]) == min(count, RECENT)
+        and record["stride"] > 0
+        and record["stride"] & (record["stride"] - 1) == 0
         and record["stride"] * BINS >= count
+        and not np.isnan([*record["log_stakes"], record["log_wealth"], record["log_largest"]]).any()
         and -1 <= record["largest_at"] < count
         and -1 <= record["fired_at"] < count
         and record["direction"] in range(len(_DIRECTIONS))

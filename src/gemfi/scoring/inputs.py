@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from gemfi.bundle import Bundle
 from gemfi.data.readers import channels_first
-from gemfi.data.readers.folder import image_files, is_image
+from gemfi.data.readers.folder import is_image
 from gemfi.data.readers.streams import (
+    ROWS,
     Piece,
     stream_array,
     stream_csv,
@@ -26,13 +28,15 @@ from gemfi.errors import InputError
 
 Reader = Callable[[Path, Bundle], Iterator[Piece]]
 
+_NUMBERS: Final = 1 << 24  # of an array that are read at a time, so that large images are few
+
 
 def find_inputs(paths: Sequence[Path | str]) -> list[Path]:
-    """The files to read, folders replaced by the images below them; nothing is opened yet."""
+    """The files to read, folders replaced by the images below them; nothing is bundle yet."""
     found: list[Path] = []
     for each in map(Path, paths):
         if each.is_dir():
-            images = image_files(each)
+            images = _images_below(each)
             if not images:
                 raise InputError(f"{each} holds no images")
             found += images
@@ -50,6 +54,12 @@ def find_inputs(paths: Sequence[Path | str]) -> list[Path]:
     return found
 
 
+def _images_below(folder: Path) -> list[Path]:
+    """The images at any depth, in sorted order; those of a format that is not read, too."""
+    files = (file for file in folder.rglob("*") if is_image(file) and file.is_file())
+    return sorted(file for file in files if not file.name.startswith("."))
+
+
 def stream_inputs(files: Sequence[Path], bundle: Bundle) -> Iterator[tuple[Piece, Tensor]]:
     """Pieces of the files in order, each with its inputs as the model takes them.
 
@@ -57,23 +67,51 @@ def stream_inputs(files: Sequence[Path], bundle: Bundle) -> Iterator[tuple[Piece
     """
     for image, group in groupby(files, is_image):
         if image:
-            for piece in _images(list(group), bundle):
-                yield piece, _tensor(piece.x, bundle, piece.names[0])
+            yield from _tensors(_images(list(group), bundle), bundle)
             continue
         for file in group:
             try:
-                for piece in READERS[file.suffix.lower()](file, bundle):
-                    yield piece, _tensor(piece.x, bundle, str(file))
+                yield from _tensors(READERS[file.suffix.lower()](file, bundle), bundle)
             except InputError as error:
-                empty = np.zeros((1, *bundle.sample_shape), np.float32)
-                yield Piece([str(file)], empty, {0: str(error)}), torch.from_numpy(empty)
+                yield _unread([file], str(error), bundle)
+
+
+def _tensors(pieces: Iterator[Piece], bundle: Bundle) -> Iterator[tuple[Piece, Tensor]]:
+    """Each piece with its inputs; those which the model could not take have an error."""
+    for piece in pieces:
+        x = _tensor(piece.x, bundle, piece.names[0])
+        errors = _unfit(x, bundle)
+        if errors:
+            x[list(errors)] = 0
+        yield Piece(piece.names, piece.x, errors | piece.errors), x
+
+
+def _unread(files: Sequence[Path], why: str, bundle: Bundle) -> tuple[Piece, Tensor]:
+    """Files of which nothing is known but why they cannot be read."""
+    empty = np.zeros((len(files), *bundle.sample_shape), np.float32)
+    names = [str(file) for file in files]
+    return Piece(names, empty, dict.fromkeys(range(len(files)), why)), torch.from_numpy(empty)
+
+
+def _unfit(x: Tensor, bundle: Bundle) -> dict[int, str]:
+    """Row -> why the model cannot take it: not finite, or pixels of another scale."""
+    if x.dtype == torch.uint8:
+        return {}
+    rows = x.reshape(len(x), -1)
+    found = {}
+    if bundle.info.sample_dtype == "uint8":
+        for row in (rows > 1).any(dim=1).nonzero().flatten().tolist():
+            found[row] = f"pixels reach {rows[row].max():g}: give bytes, or numbers from 0 to 1"
+    for row in (~torch.isfinite(rows).all(dim=1)).nonzero().flatten().tolist():
+        found[row] = "not finite: NaN, infinity, or too large for float32"
+    return found
 
 
 def _images(files: Sequence[Path], bundle: Bundle) -> Iterator[Piece]:
     if bundle.kind != "image":
-        raise InputError(
-            f"{files[0]} is an image, but {bundle.name} takes inputs of shape {bundle.sample_shape}"
-        )
+        shape = bundle.sample_shape
+        why = f"an image, but {bundle.name} takes inputs of shape {shape}"
+        return iter([_unread(files, why, bundle)[0]])
     channels, height, width = bundle.sample_shape
     return stream_images(files, size=(height, width), mode="L" if channels == 1 else "RGB")
 
@@ -92,12 +130,7 @@ def _table(read: Callable[..., Iterator[Piece]]) -> Reader:
 
 
 def _array(file: Path, bundle: Bundle) -> Iterator[Piece]:
-    del bundle
-    for piece in stream_array(file):
-        numeric = piece.x if piece.x.dtype.kind == "f" else piece.x.astype(np.float64)
-        bad = ~np.isfinite(numeric.reshape(len(numeric), -1)).all(axis=1)
-        errors = {int(row): "not finite: NaN or infinity" for row in np.flatnonzero(bad)}
-        yield Piece(piece.names, np.nan_to_num(piece.x) if errors else piece.x, errors)
+    return stream_array(file, max(1, min(ROWS, _NUMBERS // math.prod(bundle.sample_shape))))
 
 
 READERS: Final[Mapping[str, Reader]] = {
@@ -112,6 +145,8 @@ READERS: Final[Mapping[str, Reader]] = {
 def _tensor(x: npt.NDArray[Any], bundle: Bundle, where: str) -> Tensor:
     """Inputs of the shape and the type that the model was trained on."""
     shape, bytes_wanted = bundle.sample_shape, bundle.info.sample_dtype == "uint8"
+    if bytes_wanted and x.dtype.kind in "iu" and x.size and x.min() >= 0 and x.max() <= 255:
+        x = x.astype(np.uint8)  # pixels, whatever the type that holds them
     if x.dtype == np.uint8 and bundle.kind == "image" and x.ndim > 2:
         x = channels_first(x, where)
     elif x.ndim == 3 and bundle.kind == "image" and shape[0] == 1:
@@ -124,4 +159,5 @@ def _tensor(x: npt.NDArray[Any], bundle: Bundle, where: str) -> Tensor:
     if x.dtype == np.uint8:
         found = torch.from_numpy(np.array(x))
         return found if bytes_wanted else found.float() / (255 if bundle.kind == "image" else 1)
-    return torch.from_numpy(np.array(x, dtype=np.float32))
+    with np.errstate(over="ignore"):  # found by `_unfit`
+        return torch.from_numpy(np.array(x, dtype=np.float32))

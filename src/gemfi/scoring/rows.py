@@ -51,9 +51,9 @@ def rows_of(
     belief: Belief,
     class_names: Sequence[str],
     *,
-    policy: Policy | None,
+    decisions: Decisions | None,
     probs: bool,
-) -> tuple[list[list[Any]], Decisions | None]:
+) -> list[list[Any]]:
     """A row for each input in the order of `columns_of`, None for what an error left unknown.
 
     Args:
@@ -61,23 +61,24 @@ def rows_of(
         errors: position -> why the input could not be read.
         belief: on the inputs.
         class_names: of the classes.
-        policy: decides.
+        decisions: on the inputs, with a policy.
         probs: whether the probability of each class is told.
     """
-    decisions = None if policy is None else policy(belief)
-    table: list[Sequence[Any]] = [[class_names[label] for label in belief.labels().tolist()]]
-    table.append(_rounded(belief.probs().amax(dim=1).numpy(force=True)))
+    probabilities = belief.probs()
+    confidence, labels = probabilities.max(dim=1)
+    table: list[Sequence[Any]] = [[class_names[label] for label in labels.tolist()]]
+    table.append(_rounded(confidence.numpy(force=True)))
     if decisions is not None:
         table += [decisions.names(), _rounded(decisions.p_value)]
     for name in WRITTEN:
         if name in available(belief):
             table.append(_rounded(SCORES[name](belief).numpy(force=True)))
     if probs:
-        table += [_rounded(each) for each in belief.probs().numpy(force=True).T]
+        table += [_rounded(each) for each in probabilities.numpy(force=True).T]
     rows = [[name, *values, ""] for name, *values in zip(names, *table, strict=True)]
     for row, error in errors.items():
         rows[row] = [names[row], *[None] * (len(rows[row]) - 2), error]
-    return rows, decisions
+    return rows
 
 
 def _rounded(values: Any) -> list[float]:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from gemfi.belief import Belief
 from gemfi.bundle import Bundle
-from gemfi.decisions import Policy
+from gemfi.decisions import Decisions, Policy
+from gemfi.errors import InputError
+from gemfi.model import Model
 from gemfi.scoring.inputs import find_inputs, stream_inputs
 from gemfi.scoring.rows import Column, columns_of, rows_of
 from gemfi.scoring.writers import check_output, writer
@@ -67,19 +70,20 @@ def score_files(
     """
     files = find_inputs(inputs)
     if out is not None:
-        check_output(out)
+        check_output(out, files)
     names = bundle.info.class_names
-    columns = columns_of(_trial(bundle), names, policy=policy, probs=probs)
+    columns = columns_of(_trial(bundle, batch_size), names, policy=policy, probs=probs)
     scored = Scored(columns)
+    asker = _Asker(bundle.model, policy, batch_size)
     hidden = None if progress is None else not progress
     with (
         nullcontext() if out is None else writer(out, columns) as write,
         tqdm(desc="predict", unit="input", disable=hidden, leave=False) as bar,
     ):
         for piece, x in stream_inputs(files, bundle):
-            belief = bundle.model.predict(x, batch_size)
-            rows, decisions = rows_of(
-                piece.names, piece.errors, belief, names, policy=policy, probs=probs
+            belief, decisions = asker.answers(x, piece.errors)
+            rows = rows_of(
+                piece.names, piece.errors, belief, names, decisions=decisions, probs=probs
             )
             if write is not None:
                 write(rows)
@@ -95,7 +99,42 @@ def score_files(
     return scored
 
 
-def _trial(bundle: Bundle) -> Belief:
+@dataclass(frozen=True)
+class _Asker:
+    """A model with its policy, whom an input that it cannot judge does not stop."""
+
+    model: Model
+    policy: Policy | None
+    batch_size: int
+
+    def answers(self, x: Tensor, errors: dict[int, str]) -> tuple[Belief, Decisions | None]:
+        """Beliefs and decisions on inputs; `errors` gains those which the model cannot judge."""
+        try:
+            return self._ask(x)
+        except InputError:
+            refused = self._refused(x)
+        errors |= refused
+        x[list(refused)] = 0
+        return self._ask(x)
+
+    def _ask(self, x: Tensor) -> tuple[Belief, Decisions | None]:
+        belief = self.model.predict(x, self.batch_size)
+        return belief, None if self.policy is None else self.policy(belief)
+
+    def _refused(self, x: Tensor, first: int = 0) -> dict[int, str]:
+        """Row -> why, by halves."""
+        try:
+            self._ask(x)
+        except InputError as error:
+            if len(x) == 1:
+                return {first: f"the model cannot judge it: {error}"}
+        else:
+            return {}
+        half = len(x) // 2
+        return self._refused(x[:half], first) | self._refused(x[half:], first + half)
+
+
+def _trial(bundle: Bundle, batch_size: int) -> Belief:
     """The belief on one input of zeros, to see what the method tells."""
     kind = bundle.model.sample_dtype
-    return bundle.model.predict(torch.zeros(1, *bundle.sample_shape, dtype=kind))
+    return bundle.model.predict(torch.zeros(1, *bundle.sample_shape, dtype=kind), batch_size)

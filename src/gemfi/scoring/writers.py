@@ -38,14 +38,16 @@ def writer(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
         temporary.unlink(missing_ok=True)
 
 
-def check_output(path: Path) -> None:
-    """Refuse, before the work, a path that could not be written."""
+def check_output(path: Path, inputs: Sequence[Path] = ()) -> None:
+    """Refuse, before the work, a path that could not be written, or that would replace an input."""
     if path.suffix.lower() not in _FORMATS:
         raise InputError(f"--out {path}: it must end in {', '.join(_FORMATS)}")
     if path.is_dir():
         raise InputError(f"--out {path} is a folder; give a file")
     if not path.resolve().parent.is_dir():
         raise InputError(f"--out {path}: its folder does not exist")
+    if path.exists() and any(path.samefile(each) for each in inputs if each.exists()):
+        raise InputError(f"--out {path} is one of the inputs, which it would replace")
     if path.suffix.lower() == ".parquet":
         parquet_modules()
 

@@ -94,9 +94,28 @@ def test_a_table_comes_in_pieces(tmp_path: Path) -> None:
         (b"a,b\n\xff\xfe\n", "not UTF-8"),
         (b'a,b\n"1,2\n', "line"),
         (b"a\n1\n", "has 1 columns, but an input has 2 numbers"),
+        (b"index,a,b\n0,1,2\n", "has 3 columns, but .* 2 numbers, .* give these columns alone"),
+        (b"1,2\n3,4\n", "begins with numbers where the names of the columns belong"),
+        (b"a;b\n1;2\n", "has 1 columns"),
     ],
 )
 def test_broken_tables_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=message):
         list(stream_csv(tmp_path / "a.csv", None, 2))
+
+
+def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b,a\n1,2,3\n")
+    with pytest.raises(InputError, match="has two columns 'a'"):
+        list(stream_csv(tmp_path / "a.csv", ("a", "b"), 2))
+    assert next(stream_csv(tmp_path / "a.csv", ("b",), 1)).x.tolist() == [[2.0]]
+
+
+def test_wide_tables_come_in_pieces_of_few_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemfi.data.readers.streams.NUMBERS", 7)
+    (tmp_path / "a.csv").write_text("a,b,c\n" + 5 * "1,2,3\n")
+    pieces = list(stream_csv(tmp_path / "a.csv", ("c",), 1))
+    assert [len(piece.names) for piece in pieces] == [2, 2, 1]

@@ -20,7 +20,10 @@ from gemfi.data.readers import arrays, folder, table
 from gemfi.errors import InputError
 
 ROWS = 4096
-"""Rows of a piece of a table or an array."""
+"""Rows of a piece of a table or an array, at most."""
+
+NUMBERS = 1 << 20
+"""Numbers of a piece of a table, at most; a cell of text takes some 60 bytes."""
 
 IMAGES = 256
 """Images of a piece."""
@@ -63,10 +66,15 @@ def stream_images(
         yield Piece([str(file) for file in chosen], x, errors)
 
 
-def stream_array(path: Path) -> Iterator[Piece]:
-    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive."""
+def stream_array(path: Path, rows: int = ROWS) -> Iterator[Piece]:
+    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive.
+
+    Args:
+        path: the file.
+        rows: of a piece.
+    """
     start = 0
-    for x in arrays.stream_rows(path, ROWS):
+    for x in arrays.stream_rows(path, rows):
         yield Piece([f"{path}[{start + row}]" for row in range(len(x))], x)
         start += len(x)
 
@@ -76,7 +84,7 @@ def stream_csv(path: Path, columns: Sequence[str] | None, count: int) -> Iterato
 
     Args:
         path: UTF-8, with a row of names.
-        columns: names; None for the first `count` columns, or all where there are no more.
+        columns: names; None for a table of `count` columns, in their order.
         count: how many numbers an input has.
     """
     try:
@@ -85,7 +93,8 @@ def stream_csv(path: Path, columns: Sequence[str] | None, count: int) -> Iterato
             header = [cell.strip() for cell in next(reader, [])]
             chosen = _chosen(header, columns, count, path)
             rows = ((reader.line_num, row) for row in reader if row)
-            while lines := list(islice(rows, ROWS)):
+            size = max(1, min(ROWS, NUMBERS // len(header)))
+            while lines := list(islice(rows, size)):
                 yield _table_piece(path, lines, header, chosen)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
@@ -141,17 +150,41 @@ def _chosen(header: list[str], columns: Sequence[str] | None, count: int, path: 
     """Positions of the columns that are inputs."""
     if not header:
         raise InputError(f"{path} has no rows")
-    if columns is not None:
-        lacking = [name for name in columns if name not in header]
-        if lacking:
-            raise InputError(
-                f"{path} has no column {lacking[0]!r}, on which the model was trained; it has: "
-                f"{', '.join(header[:12])}{', …' if len(header) > 12 else ''}"
-            )
-        return [header.index(name) for name in columns]
-    if len(header) < count:
-        raise InputError(f"{path} has {len(header)} columns, but an input has {count} numbers")
+    if columns is None:
+        return _all_columns(header, count, path)
+    lacking = [name for name in columns if name not in header]
+    if lacking:
+        raise InputError(
+            f"{path} has no column {lacking[0]!r}, on which the model was trained; it has: "
+            f"{', '.join(header[:12])}{', …' if len(header) > 12 else ''}"
+        )
+    twice = [name for name in columns if header.count(name) > 1]
+    if twice:
+        raise InputError(f"{path} has two columns {twice[0]!r}; which one is meant?")
+    return [header.index(name) for name in columns]
+
+
+def _all_columns(header: list[str], count: int, path: Path) -> list[int]:
+    """Of a model that knows no names: which columns were meant must not be guessed."""
+    if len(header) != count:
+        raise InputError(
+            f"{path} has {len(header)} columns, but an input has {count} numbers, and the model "
+            "knows no names of columns: give these columns alone, in their order"
+        )
+    if all(map(_is_number, header)):
+        raise InputError(
+            f"{path} begins with numbers where the names of the columns belong: put a line of "
+            "names before them"
+        )
     return list(range(count))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _not_finite(x: npt.NDArray[Any], names: Sequence[str]) -> dict[int, str]:
