@@ -82,7 +82,7 @@ def test_rows_are_what_the_model_believes(images: Bundle, tmp_path: Path) -> Non
     for score in ("entropy", "evidence", "energy", "unfamiliarity", "mutual_information"):
         found = [float(row[score]) for row in rows]
         assert found == pytest.approx(SCORES[score](belief).tolist(), rel=1e-6)
-    probs = [[float(row[f"p_{name}"]) for name in names] for row in rows]
+    probs = [[float(row[f"prob_{name}"]) for name in names] for row in rows]
     assert np.array(probs) == pytest.approx(belief.probs().numpy(), rel=1e-6, abs=1e-12)
     assert scored.labels.total() == 7
 

@@ -89,9 +89,7 @@ def _shown(scored: Scored, out: str | None) -> str:
 
 def _table(scored: Scored) -> str:
     names = [name for name, _ in scored.columns]
-    kept = [
-        place for place, name in enumerate(names) if not name.startswith("p_") or name == "p_value"
-    ]
+    kept = [place for place, name in enumerate(names) if not name.startswith("prob_")]
     if not scored.failed:
         kept.remove(names.index("error"))
     lines = [[names[place].replace("_", " ") for place in kept]]

@@ -32,7 +32,7 @@ _NUMBERS: Final = 1 << 24  # of an array that are read at a time, so that large 
 
 
 def find_inputs(paths: Sequence[Path | str]) -> list[Path]:
-    """The files to read, folders replaced by the images below them; nothing is bundle yet."""
+    """The files to read, folders replaced by the images below them; nothing is opened yet."""
     found: list[Path] = []
     for each in map(Path, paths):
         if each.is_dir():

@@ -41,7 +41,7 @@ def columns_of(
         found += [("verdict", str), ("p_value", float)]
     found += [(name, float) for name in WRITTEN if name in available(belief)]
     if probs:
-        found += [(f"p_{name}", float) for name in class_names]
+        found += [(f"prob_{name}", float) for name in class_names]
     return [*found, ("error", str)]
 
 

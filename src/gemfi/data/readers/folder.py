@@ -136,12 +136,6 @@ def read_image(
         return _read(path, _Recipe(mode, size, "lanczos", max_pixels, crop))
 
 
-def image_files(path: base.PathLike) -> list[Path]:
-    """The images below a folder, at any depth, in sorted order."""
-    folder = base.require_folder(path)
-    return _images_among(sorted(file for file in folder.rglob("*") if file.is_file()))
-
-
 def is_image(path: base.PathLike) -> bool:
     """Whether a file is an image by its name."""
     return Path(path).suffix.lower() in _SUFFIXES | _OTHER_IMAGES
