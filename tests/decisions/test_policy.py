@@ -93,6 +93,19 @@ def test_the_risk_is_tested_on_the_half_that_is_not_the_reference() -> None:
     assert policy.reference.groups[0].tolist() == np.sort(observed.score[reference]).tolist()
 
 
+def test_unfamiliar_samples_have_no_part_in_the_threshold() -> None:
+    """All errors are among the strangest fifth, which the first stage takes away."""
+    rng = np.random.default_rng(0)
+    score, doubt = rng.random(2000), rng.random(2000)
+    label, confidence = np.zeros(2000, np.int64), np.full(2000, 0.9)
+    observed = Readings(score, doubt, label, confidence, score > 0.8)
+    policy = Policy.from_readings(observed, Goal(false_alarm=0.25, risk=0.02))
+    assert policy.threshold == np.inf
+    stranger = replace(observed, doubt=np.where(score > 0.8, 2.0, doubt))
+    policy = Policy.from_readings(stranger, Goal(false_alarm=0.25, coverage=0.9))
+    assert policy.threshold == pytest.approx(0.9, abs=0.03)
+
+
 def test_coverage_holds_on_average() -> None:
     rng = np.random.default_rng(3)
     shares = []
