@@ -65,6 +65,7 @@ def made(kind: str, *, labels: int = 3, **more: Any) -> Any:
             **WORDS,
         },
         "Roberta": {"max_position_embeddings": 14, **WORDS, "pad_token_id": 1, **SMALL},
+        "ModernBert": {**WORDS, "cls_token_id": 1, "sep_token_id": 2, **SMALL},
         "GPT2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 12, **WORDS},
     }
     family, task = kind.split("For") if "For" in kind else (kind.removesuffix("Model"), "")
@@ -105,6 +106,7 @@ TEXT = {
     "DistilBertForSequenceClassification": ("classifier", 0),
     "RobertaForSequenceClassification": ("classifier.out_proj", 1),
     "GPT2ForSequenceClassification": ("score", 0),
+    "ModernBertForSequenceClassification": ("classifier", 0),  # after a dense layer `head`
 }
 
 
@@ -141,6 +143,8 @@ def test_features_of_texts_are_what_the_classifier_saw(kind: str) -> None:
     torch.testing.assert_close(model.embed(longer), z, rtol=1e-4, atol=1e-5)
     with pytest.raises(InputError, match=r"0\.\.49, but input 1 has .*\.\.50: were the texts made"):
         model.predict(torch.cat([x[:1], x[:1].clamp_min(50)]))
+    if kind.startswith("ModernBert"):  # its positions are angles, and have no end
+        return
     with pytest.raises(InputError, match="cannot take texts of 40 tokens; are they longer than it"):
         model.predict(x[:1].repeat(1, 5)[:, :40])
 
@@ -238,7 +242,7 @@ def test_a_classifier_of_every_token_is_refused_when_it_is_asked() -> None:
         ({"num_classes": 1}, "num_classes must be an integer of at least 2, got 1"),
         ({"num_classes": 2.5}, "num_classes must be an integer"),
         ({"num_features": 0}, "num_features must be an integer of at least 1"),
-        ({"num_features": 7}, "num_features is 7, but 2 has 6 features; leave it out"),
+        ({"num_features": 7}, "num_features is 7, but the input of 2 in Sequential has 6 features"),
         ({"method": "magic"}, "unknown method 'magic'; known: softmax, "),
         ({"config": 3}, "gem-fi takes a GEMConfig, got int"),
         ({"features": "body"}, r"'body' is no part of Sequential; it has 0, 1, 2 and the parts of"),
@@ -318,6 +322,31 @@ def test_a_guess_that_is_wrong_is_found_out() -> None:
             attach(Odd(wide), num_classes=3, example=torch.rand(2, 4))
         good = attach(Odd(wide), features="last:input", num_features=wide, num_classes=3)
         assert good.embed(torch.rand(2, 4)).shape == (2, wide)
+
+
+def test_a_network_that_misses_its_classifier_is_told_apart() -> None:
+    class Looks(nn.Module):
+        """Its code wants something of the classifier, or of what comes out of it."""
+
+        def __init__(self, *, at_weights: bool) -> None:
+            super().__init__()
+            self.body, self.fc, self.at_weights = nn.Linear(4, 6), nn.Linear(6, 3), at_weights
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.body(x)
+            out: Tensor = self.fc(z.to(self.fc.weight.dtype) if self.at_weights else z)
+            assert out.shape[1] == 3
+            return out
+
+    for at_weights, message in (
+        (True, r"Looks looks into its classifier fc, .* features=\"fc:input\" and num_features=D"),
+        (False, r"fc was taken for the classifier of Looks, but something comes after it; say"),
+    ):
+        network = Looks(at_weights=at_weights)
+        with pytest.raises(InputError, match=message):
+            attach(network, example=torch.rand(2, 4))
+        good = attach(network, features="fc:input", num_features=6)
+        assert good.embed(torch.rand(2, 4)).shape == (2, 6)
 
 
 def test_features_by_name_and_by_function() -> None:

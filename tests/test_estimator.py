@@ -17,7 +17,7 @@ import sklearn
 import torch
 from scipy import optimize
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris, make_blobs
+from sklearn.datasets import load_digits, load_iris, load_wine, make_blobs
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,7 +26,7 @@ from torch import nn
 
 from gemfi import METHODS, scores
 from gemfi.calibration import fit_temperature
-from gemfi.decisions import Goal, Verdict
+from gemfi.decisions import Costs, Goal, Verdict
 from gemfi.errors import InputError
 from gemfi.estimator import GEMClassifier, budget, inputs
 from gemfi.estimator.budget import Budget, choose_budget, split_parts
@@ -410,6 +410,32 @@ def test_decisions_on_iris(iris: tuple[GEMClassifier, Array, Array]) -> None:
     assert isinstance(far[0].label, str)
 
 
+@pytest.mark.parametrize("method", ["gem-core", "gem-mix", "gem-fi"])
+def test_rows_far_from_few_samples_are_unfamiliar(method: str) -> None:
+    x, y = load_wine(return_X_y=True)  # 133 rows to fit on, with 13 columns
+    train, test, seen, _ = train_test_split(x, y, stratify=y, random_state=0)
+    classifier = quick(method, max_steps=30).fit(train, seen)
+    middle, spread = x.mean(axis=0), x.std(axis=0)
+    noise = middle + 5 * spread * np.random.default_rng(0).normal(size=test.shape)
+    for far in (10 * test, 3 * test + 10, middle + 10 * (test - middle), noise):
+        assert classifier.decide(far).counts()["unfamiliar"] == len(far)
+    assert classifier.decide(test).counts()["unfamiliar"] < 0.2 * len(test)
+
+
+def test_the_density_of_rows_alone_is_of_raw_features() -> None:
+    x, y = load_digits(n_class=3, return_X_y=True)
+    settings = {"backbone": "convnet", "backbone_options": {"channels": 4}, "max_steps": 4}
+    of_images = quick("gem-fi", **settings).fit(x.reshape(-1, 1, 8, 8), y)
+    assert of_images.model_.head.config == GEMConfig()
+    of_rows = quick("gem-fi", max_steps=4).fit(x, y)
+    assert of_rows.model_.head.config == GEMConfig(density_space="raw")
+    assert of_rows.get_params()["config"] is None
+    # what is given is kept, and probabilities do not depend on it
+    chosen = quick("gem-fi", config=GEMConfig(), max_steps=4).fit(x, y)
+    assert chosen.model_.head.config == GEMConfig()
+    np.testing.assert_array_equal(chosen.predict_proba(x), of_rows.predict_proba(x))
+
+
 def test_false_alarms_are_as_rare_as_asked() -> None:
     x, y = blobs(4000, classes=5)
     classifier = quick("edl", max_steps=100, calibration_fraction=0.25).fit(x[:2000], y[:2000])
@@ -435,6 +461,19 @@ def test_goals() -> None:
         classifier.decide(x, by_name.goal, risk=0.1)
     with pytest.raises(InputError, match=r"a false-alarm rate of 0\.0001 needs 9999 or more"):
         classifier.decide(x, false_alarm=1e-4)
+
+
+def test_goals_that_need_unfamiliar_samples() -> None:
+    x, y = blobs(600, classes=2)
+    classifier = quick("gem-fi", calibration_fraction=0.4).fit(x, y)
+    far = 10 * x[:100]
+    decisions = classifier.decide(np.concatenate([x, 8 * x]), youden=True, ood_validation=far)
+    assert (decisions.verdict[:600] == Verdict.UNFAMILIAR).mean() < 0.2
+    assert (decisions.verdict[600:] == Verdict.UNFAMILIAR).mean() > 0.9
+    costs = Costs(error=5, unfamiliar=1, abstain=1, prevalence=0.1)
+    assert classifier.policy(costs=costs, ood_validation=far).goal.costs == costs
+    with pytest.raises(InputError, match="need OOD-validation data: give ood_validation="):
+        classifier.decide(x, youden=True)
 
 
 def test_few_samples_need_calibration_of_their_own() -> None:

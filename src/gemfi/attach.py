@@ -177,7 +177,8 @@ def _width(network: Any, given: int | None, classifier: Classifier | None) -> in
     if given is None or known is None:
         return known if given is None else given
     if given != known:
-        who = type(network).__name__ if classifier is None else classifier.name
+        who = type(network).__name__
+        who = who if classifier is None else f"the input of {classifier.name} in {who}"
         raise InputError(
             f"num_features is {given}, but {who} has {known} features; leave it out, or say with "
             "features= where others are"

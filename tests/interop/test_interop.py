@@ -36,9 +36,12 @@ def test_the_detector_has_every_method_of_theirs(model: Model) -> None:
     with empty_parents():
         api = importlib.import_module("pytorch_ood.api")
         public = {name for name in vars(api.Detector) if not name.startswith("_")}
-    wanted = public - {"get_hyperparameters", "set_hyperparameters", "device", "info"}
-    assert wanted <= set(dir(OutlierDetector))
+    assert public <= set(dir(OutlierDetector))
     detector = OutlierDetector(model)
+    assert detector.device.type == "cpu"
+    assert detector.set_hyperparameters(**detector.get_hyperparameters()) is detector
+    with pytest.raises(InputError, match="has no hyperparameters, got k"):
+        detector.set_hyperparameters(k=5)
     assert detector.fit(None) is detector
     assert detector.fit_features(None, None) is detector
 
@@ -57,6 +60,10 @@ def test_features_are_scored_like_inputs(model: Model, task: Task) -> None:
         detector(x).tolist(), rel=1e-5
     )
     assert detector.to("cpu") is detector
+    with pytest.raises(InputError, match=r"expected features \(B, \d+\) .* got \(9, 1, 8, 8\)"):
+        detector.predict_features(x)
+    with pytest.raises(InputError, match="got ndarray; predict takes inputs"):
+        detector.predict_features(x.numpy())  # type: ignore[arg-type]
 
 
 def test_a_detector_needs_a_model_and_a_score_that_exists(model: Model, task: Task) -> None:
@@ -64,6 +71,9 @@ def test_a_detector_needs_a_model_and_a_score_that_exists(model: Model, task: Ta
         OutlierDetector(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="unknown score 'nope'"):
         OutlierDetector(model, "nope")(task.test.x[:2])
+    untrained = build_model("gem-fi", "mlp", task.num_classes, in_features=64, width=4)
+    with pytest.raises(InputError, match=r"no `log_familiarity`: .* not before it is trained"):
+        OutlierDetector(untrained)(task.test.x[:2])
 
 
 # ---------------------------------------------------------------- OpenOOD

@@ -23,6 +23,9 @@ FeatureFunction = Callable[[Any, Tensor], Tensor]
 
 Part = Literal["input", "output"]
 
+# What the code of a network may raise where the old classifier's output is missed.
+_OF_CODE: Final = (RuntimeError, AssertionError, AttributeError, IndexError, TypeError, ValueError)
+
 # One list a forward pass, so that threads which ask one model do not get in each other's way.
 _CAUGHT: Final[ContextVar[list[Any] | None]] = ContextVar("caught", default=None)
 
@@ -142,9 +145,15 @@ class Attached(nn.Module):
         )
         try:
             output = self._run(x)
-        except RuntimeError as error:
+        except _OF_CODE as error:
             if _CAUGHT.get():
                 raise self._not_last(later or ["something"]) from error
+            if isinstance(error, AttributeError) and "'Identity'" in str(error):
+                raise InputError(
+                    f"{type(self.network).__name__} looks into its classifier {name}, which is "
+                    f'taken away ({error}): leave it there with features="{name}:input" and '
+                    "num_features=D"
+                ) from error
             raise
         finally:
             for hook in hooks:

@@ -21,6 +21,7 @@ NAMES: Final = (
     "heads",
     "classification_head",
     "logits_proj",
+    "sequence_summary",
     "last_linear",
 )
 """What the part with the classifier is called: a linear layer, or a module that ends in one."""
@@ -55,8 +56,7 @@ def find_classifier(network: nn.Module) -> Classifier | None:
     """
     if _is_timm(network):
         return _of_timm(network)
-    parts = [(name, each) for name, each in network.named_children() if name in NAMES]
-    found = [place for name, part in parts if (place := _last_linear(part, name)) is not None]
+    found = _named(network)
     if len(found) == 1:
         return found[0]
     if len(found) > 1:
@@ -67,6 +67,20 @@ def find_classifier(network: nn.Module) -> Classifier | None:
         what = "is no base model (that is its `base_model`), and has no part that is"
         raise _unclear(network, _linears(network), what)
     return _registered_last(network)
+
+
+def _named(network: nn.Module) -> list[Classifier]:
+    """The candidates by name; of several, where one alone returns `config.num_labels`, that one.
+
+    ModernBERT has a `head`, which is a dense layer, before its `classifier`.
+    """
+    parts = [(name, each) for name, each in network.named_children() if name in NAMES]
+    found = [place for name, part in parts if (place := _last_linear(part, name)) is not None]
+    if len(found) > 1 and is_hugging_face(network):
+        labels = getattr(network.config, "num_labels", None)
+        fitting = [each for each in found if each.num_classes == labels]
+        return fitting if len(fitting) == 1 else found
+    return found
 
 
 def is_hugging_face(network: nn.Module) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from gemfi.backbones import input_options
 from gemfi.estimator.inputs import Scaling
+from gemfi.methods import GEMConfig
+from gemfi.methods import method as method_named
 from gemfi.model import Model, build_model
 
 
@@ -40,11 +43,12 @@ def build(
         backbone: a name in `BACKBONES`, or a module, which is copied.
         options: of a backbone given by name.
         num_classes: C.
-        config: the method's configuration; None for its default.
+        config: the method's configuration; None for `default_config`.
         example: a few inputs.
         seed: of the weights.
     """
     given = dict(options or {})
+    config = default_config(method, example.ndim) if config is None else config
     if isinstance(backbone, nn.Module):
         backbone = copy.deepcopy(backbone)
     else:
@@ -52,6 +56,19 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build_model(method, backbone, num_classes, config=config, example=example, **given)
+
+
+def default_config(method: str, dimensions: int) -> Any:
+    """The configuration of a method for rows (two dimensions) or images (four).
+
+    It is the method's own, but for rows the density of the GEM family is one of the features as
+    they are, and not of their directions. A perceptron maps a row and ten times that row to almost
+    the same direction, so that on unit-norm features distance from the data cannot be seen.
+    """
+    config = method_named(method).default_config()
+    if isinstance(config, GEMConfig) and dimensions == 2:
+        return replace(config, density_space="raw")
+    return config
 
 
 def finished(model: Model, scaling: Scaling) -> Model:

@@ -73,7 +73,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             trained.
         backbone_options: arguments of a backbone given by name, such as `{"width": 256}`; its
             input size follows from the data.
-        config: the method's configuration; None for its default.
+        config: the method's configuration; None for its default, but for rows the density of
+            the GEM family is one of the features and not of their directions
+            (`density_space="raw"`), so that rows far from the data are unfamiliar.
         epochs: passes over the training data; None for as many as `max_steps` allows.
         max_steps: optimiser steps, at least those of one epoch; None for 5·N^0.7, from 60
             to 3,000.
@@ -220,12 +222,16 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._sklearn_output_config = {"transform": transform}  # the name that `clone` keeps
         return self
 
-    def policy(self, goal: Goal | str | None = None, **goals: Any) -> Policy:
+    def policy(
+        self, goal: Goal | str | None = None, *, ood_validation: Any = None, **goals: Any
+    ) -> Policy:
         """The policy of `decide` for a goal, whose labels are indices of `classes_`.
 
         Args:
             goal: a `Goal`, or a text as `Goal.parse` reads it; by default a false-alarm rate of
                 5 %.
+            ood_validation: unfamiliar samples to choose by, which the goals `youden` and `costs`
+                need.
             goals: or its fields, such as `false_alarm=0.01, risk=0.02`.
         """
         check_is_fitted(self)
@@ -235,7 +241,10 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{FEWEST} samples or more with calibration_fraction above 0, or call "
                 "calibrate(X, y) with samples that fit has not seen"
             )
-        policy = Policy.from_readings(self.calibration_, Goal.of(goal, goals))
+        unknown = [] if ood_validation is None else [self._readings(self._read(ood_validation))]
+        policy = Policy.from_readings(
+            self.calibration_, Goal.of(goal, goals), ood_validation=unknown
+        )
         return replace(policy, score=self._score, doubt=_DOUBT)
 
     def decide(self, X: Any, goal: Goal | str | None = None, **goals: Any) -> Decisions:
@@ -244,7 +253,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: samples.
             goal: as of `policy`.
-            goals: likewise.
+            goals: likewise, and `ood_validation`.
         """
         x, policy = self._read(X), self.policy(goal, **goals)
         decisions = joined([policy(belief) for belief in self._beliefs(x)])
@@ -353,9 +362,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _log_probs(self, x: Array) -> Floats:
         return np.concatenate([belief.log_probs().numpy() for belief in self._beliefs(x)])
 
-    def _readings(self, x: Array, labels: Array) -> Readings:
+    def _readings(self, x: Array, labels: Array | None = None) -> Readings:
         found = joined([read_belief(belief, self._score, _DOUBT) for belief in self._beliefs(x)])
-        return replace(found, wrong=found.label != labels)
+        return found if labels is None else replace(found, wrong=found.label != labels)
 
 
 def _columns(belief: Belief) -> Columns:

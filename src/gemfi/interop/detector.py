@@ -29,6 +29,7 @@ class OutlierDetector:
 
     requires_fit: ClassVar[bool] = False
     hyperparameter_space: ClassVar[dict[str, list[Any]]] = {}
+    info: ClassVar[None] = None  # what pytorch-ood knows of its own detectors: papers and tasks
 
     def __init__(self, model: Model, score: str | None = None) -> None:
         if not isinstance(model, Model):
@@ -53,6 +54,13 @@ class OutlierDetector:
     @torch.no_grad()
     def predict_features(self, z: Tensor) -> Tensor:
         """Scores (B,) of features, as `model.embed` returns them."""
+        width = self.model.head.num_features
+        if not isinstance(z, Tensor) or z.ndim != 2 or z.shape[1] != width:
+            shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+            raise InputError(
+                f"expected features (B, {width}) as model.embed returns them, got {shape}; "
+                "predict takes inputs"
+            )
         self.model.eval()
         return self._scored(self.model.head(z).to(torch.float64))
 
@@ -63,6 +71,21 @@ class OutlierDetector:
     def to(self, device: torch.device | str) -> Self:
         """Move the model."""
         self.model.to(device)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def get_hyperparameters(self) -> dict[str, Any]:
+        """None of them: there is nothing to search for."""
+        return {}
+
+    def set_hyperparameters(self, **values: Any) -> Self:
+        """Refuse any: there is nothing to search for."""
+        if values:
+            raise InputError(f"this detector has no hyperparameters, got {', '.join(values)}")
         return self
 
     def _scored(self, belief: Belief) -> Tensor:
