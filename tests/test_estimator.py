@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import unittest
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ import torch
 from scipy import optimize
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine, make_blobs
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
+import gemfi
 from gemfi import METHODS, scores
 from gemfi.calibration import fit_temperature
 from gemfi.decisions import Costs, Goal, Verdict
@@ -90,7 +93,8 @@ def test_probabilities_are_those_of_the_model_at_its_temperature() -> None:
     assert p.dtype == np.float64
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
     assert classifier.log_temperature_ != 0
-    raw = classifier.model_.predict(torch.from_numpy(x)).probs().numpy()
+    belief = replace(classifier.model_.predict(torch.from_numpy(x)), log_temperature=None)
+    raw = belief.probs().numpy()
     powered = raw ** np.exp(-classifier.log_temperature_)
     np.testing.assert_allclose(p, powered / powered.sum(axis=1, keepdims=True), rtol=1e-9)
     np.testing.assert_allclose(classifier.predict_log_proba(x), np.log(p), atol=1e-9)
@@ -104,6 +108,8 @@ def test_the_temperature_comes_from_validation_samples() -> None:
     seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
     held = split_parts(y, None, None, seed).validation
     belief = classifier.model_.predict(torch.from_numpy(x[held]))
+    assert belief.log_temperature == pytest.approx(classifier.log_temperature_)
+    belief = replace(belief, log_temperature=None)
     expected = smoothed_temperature(belief.log_probs(), torch.from_numpy(y[held]))
     assert classifier.log_temperature_ == pytest.approx(expected, rel=1e-9)
 
@@ -643,3 +649,25 @@ def test_a_budget_is_of_steps(samples: int) -> None:
     steps = epochs * budget.batches_per_epoch(samples, size)
     assert steps == pytest.approx(budget.default_steps(samples), rel=0.5, abs=20)
     assert 1 <= size <= max(16, samples)
+
+
+# -- one file ------------------------------------------------------------------------------------
+
+
+def test_a_classifier_is_saved_as_one_file(tmp_path: Path) -> None:
+    frame, codes = load_wine(return_X_y=True, as_frame=True)
+    labels = np.array(["red", "white", "rose"])[codes]
+    known = GEMClassifier(random_state=0, max_steps=40).fit(frame, labels)
+    found = gemfi.load(known.save(tmp_path / "wine.safetensors", false_alarm=0.2))
+    rows = frame.to_numpy()
+    mine = found.predict(rows).log_probs().numpy()
+    np.testing.assert_array_equal(mine, known.predict_log_proba(frame))
+    decided, theirs = found.decide(rows), known.decide(frame, false_alarm=0.2)
+    np.testing.assert_array_equal(decided.verdict, theirs.verdict)
+    np.testing.assert_array_equal(decided.p_value, theirs.p_value)
+    assert found.info.class_names == tuple(map(str, known.classes_))
+    assert found.info.feature_names == tuple(frame.columns)
+    assert found.policy_for(false_alarm=0.1).level == 0.1
+    assert gemfi.load(known.save(tmp_path / "bare.safetensors")).policy is None
+    with pytest.raises(NotFittedError):
+        GEMClassifier().save(tmp_path / "none.safetensors")

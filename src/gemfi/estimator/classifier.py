@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import nn
 
 from gemfi import checks, scores
 from gemfi.belief import Belief
-from gemfi.calibration import calibrated
+from gemfi.bundle import save
 from gemfi.data import Role, Split
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.errors import InputError
@@ -94,7 +95,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_iter_: epochs.
         n_steps_: optimiser steps.
         model_: the trained `Model`, in float64; it takes X as it is.
-        log_temperature_: log T of the probabilities; `model_` does not have it.
+        log_temperature_: log T of the probabilities, which `model_` has too.
         calibration_: what `decide` knows of its calibration data, or None.
         history_: a record an epoch.
         notes_: what was left out, in plain words.
@@ -259,6 +260,26 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decisions = joined([policy(belief) for belief in self._beliefs(x)])
         return replace(decisions, label=self.classes_[decisions.label])
 
+    def save(self, path: Path | str, goal: Goal | str | None = None, **goals: Any) -> Path:
+        """Write one file for `gemfi.load`, `gemfi predict` and `gemfi serve`; labels become texts.
+
+        Args:
+            path: of the file, which ends in `.safetensors`.
+            goal: of a policy to save with it, as of `policy`; none by default.
+            goals: likewise.
+        """
+        check_is_fitted(self)
+        policy = None if goal is None and not goals else self.policy(goal, **goals)
+        return save(
+            path,
+            self.model_,
+            calibration=self.calibration_,
+            policy=policy,
+            class_names=[str(each) for each in self.classes_],
+            feature_names=getattr(self, "feature_names_in_", None),
+            provenance={"estimator": type(self).__name__},
+        )
+
     # -- within ---------------------------------------------------------------------------------
 
     @property
@@ -353,11 +374,12 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             log_probs = torch.from_numpy(self._log_probs(x[parts.validation]))
             of_them = torch.from_numpy(labels[parts.validation])
             self.log_temperature_ = smoothed_temperature(log_probs, of_them)
+            self.model_.set_temperature(self.log_temperature_)
 
     def _beliefs(self, x: Array) -> Iterator[Belief]:
         """Piece by piece, so that the memory for many samples is bounded."""
         for piece in chunks(x):
-            yield calibrated(self.model_.predict(torch.from_numpy(piece)), self.log_temperature_)
+            yield self.model_.predict(torch.from_numpy(piece))
 
     def _log_probs(self, x: Array) -> Floats:
         return np.concatenate([belief.log_probs().numpy() for belief in self._beliefs(x)])
