@@ -146,7 +146,8 @@ class Model(nn.Module):
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         training = self.training
-        self.eval()
+        if training:
+            self.eval()
         try:
             for start in range(0, len(x), batch_size):
                 z = self.features(x[start : start + batch_size])
@@ -154,7 +155,8 @@ class Model(nn.Module):
                 _check_finite(z, start)
                 yield z
         finally:
-            self.train(training)
+            if training:
+                self.train()
 
     def _checked(self, inputs: Inputs) -> Tensor:
         """A batch of inputs as a tensor that the backbone can take."""

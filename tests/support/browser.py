@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ for end, descriptor in zip(ends, (3, 4)):  # on which the browser speaks its pro
     os.dup2(end, descriptor)
 os.execv(sys.argv[3], sys.argv[3:])
 """
+Point = tuple[float, float]
 PATIENCE = 60.0  # seconds for an answer; a busy machine is slow
 
 
@@ -159,9 +160,12 @@ class Browser:
             mobile=phone,
         )
 
-    def prefer(self, theme: str = "", medium: str = "") -> None:
-        """What the system says of light and dark, and `print` for the look on paper."""
-        features = [{"name": "prefers-color-scheme", "value": theme}]
+    def prefer(self, theme: str = "", medium: str = "", *, motion: str = "") -> None:
+        """What the system says of light, dark and motion, and `print` for the look on paper."""
+        features = [
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": motion},
+        ]
         self.call("Emulation.setEmulatedMedia", media=medium, features=features)
 
     def press(self, key: str, code: int) -> None:
@@ -173,13 +177,47 @@ class Browser:
 
     def click(self, selector: str) -> None:
         """The mouse on the middle of an element, which is brought into sight first."""
+        x, y = self._middle(selector)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def _middle(self, selector: str) -> Point:
         x, y = self.run(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
             "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        return x, y
+
+    def drag(self, points: Sequence[Point]) -> None:
+        """The mouse goes down at the first point, along the others, and up at the last."""
+        for index, (x, y) in enumerate([points[0], *points, points[-1]]):
+            kind = {0: "mousePressed", len(points) + 1: "mouseReleased"}.get(index, "mouseMoved")
+            self.call(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1,
+                clickCount=1,
+            )  # fmt: skip
+
+    def swipe(self, points: Sequence[Point]) -> None:
+        """The same with a finger."""
+        for index, (x, y) in enumerate(points):
+            kind = "touchMove" if index else "touchStart"
+            self.call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def drop(self, selector: str, *paths: Path) -> None:
+        """Files, dropped on the middle of an element."""
+        x, y = self._middle(selector)
+        data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+
+    def offline(self, is_offline: bool) -> None:
+        """Cut the network, or give it back."""
+        self.call(
+            "Network.emulateNetworkConditions", offline=is_offline, latency=0,
+            downloadThroughput=-1, uploadThroughput=-1,
+        )  # fmt: skip
 
     def wait(self, script: str) -> Any:
         """Ask until the answer is true."""

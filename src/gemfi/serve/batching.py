@@ -1,0 +1,224 @@
+"""Micro-batches: requests that wait at the same time share one pass of the model.
+
+Pure asyncio. What is computed is a function of a list of payloads, which runs in one worker thread;
+this file knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+Payload = TypeVar("Payload")
+Result = TypeVar("Result")
+
+_MEMORY: Final = 0.8  # weight of the past in the mean of seconds an input
+
+
+class QueueFullError(Exception):
+    """There is no room for a request.
+
+    Args:
+        retry_after: whole seconds after which there should be.
+    """
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"the queue is full; try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class StoppedError(Exception):
+    """Nothing is accepted any more."""
+
+
+@dataclass(frozen=True)
+class Served(Generic[Result]):
+    """The result of one payload.
+
+    Attributes:
+        result: of it.
+        batch: inputs of the batch that it was part of.
+    """
+
+    result: Result
+    batch: int
+
+
+@dataclass(eq=False)
+class _Waiting(Generic[Payload, Result]):
+    payload: Payload
+    size: int
+    kind: Hashable
+    since: float
+    taken: bool = False
+    answer: asyncio.Future[Served[Result]] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class Batcher(Generic[Payload, Result]):
+    """Collects what waits, runs it together and gives each waiter its own result.
+
+    While one batch runs, the next one gathers. If fewer inputs wait than the last batch had, it
+    waits for others, `max_wait` milliseconds at most: a lone client never waits, a crowd is served
+    in batches. An error in a batch of several is found by running each alone, so that nobody fails
+    for a neighbour.
+
+    Args:
+        run: payloads of one kind -> their results, in order. Runs in the one worker thread.
+        max_batch: inputs of a batch; a larger payload is a batch of its own.
+        max_wait: milliseconds.
+        max_queue: inputs that may wait.
+        on_batch: is told how many inputs each batch had.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[Payload]], Sequence[Result]],
+        *,
+        max_batch: int = 64,
+        max_wait: float = 2.0,
+        max_queue: int = 1024,
+        on_batch: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._run, self._on_batch = run, on_batch
+        self.max_batch, self.max_wait, self.max_queue = max_batch, max_wait / 1000, max_queue
+        self.depth = 0  # inputs that wait
+        self._waiting: deque[_Waiting[Payload, Result]] = deque()
+        self._last = 1  # inputs of the last batch
+        self._seconds = 0.0  # an input, of late
+        self._enough: asyncio.Future[None] | None = None
+        self._loop_task: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="gemfi-model")
+
+    async def submit(
+        self, payload: Payload, size: int = 1, kind: Hashable = None
+    ) -> Served[Result]:
+        """Wait for the result of a payload; to stop waiting, cancel this.
+
+        Args:
+            payload: what `run` takes.
+            size: how many inputs it is.
+            kind: payloads of different kinds are never in one batch.
+
+        Raises:
+            QueueFullError: if there is no room.
+            StoppedError: after `stop`.
+        """
+        if self._stopped:
+            raise StoppedError
+        if self.depth + size > self.max_queue:
+            raise QueueFullError(self.retry_after())
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting[Payload, Result](payload, size, kind, loop.time())
+        self._waiting.append(waiting)
+        self.depth += size
+        if self._loop_task is None or self._loop_task.done():
+            self._loop_task = loop.create_task(self._serve())
+        self._wake_if_enough()
+        try:
+            return await waiting.answer
+        finally:
+            if not waiting.taken:  # cancelled before its turn
+                self._waiting.remove(waiting)
+                self.depth -= size
+
+    def retry_after(self) -> int:
+        """Whole seconds that the waiting inputs will take, 1 to 60."""
+        return min(60, max(1, math.ceil(self.depth * self._seconds)))
+
+    async def stop(self) -> None:
+        """Accept nothing more, finish what was accepted, end the thread."""
+        self._stopped = True
+        if self._enough is not None and not self._enough.done():
+            self._enough.set_result(None)
+        if self._loop_task is not None:
+            await self._loop_task
+        self._worker.shutdown(wait=True)
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        while self._waiting:
+            await self._gather()
+            batch = self._take()
+            if batch:
+                await self._run_batch(batch)
+
+    async def _gather(self) -> None:
+        """Wait for as many inputs as the last batch had, or until the first has waited enough."""
+        loop = asyncio.get_running_loop()
+        left = self._waiting[0].since + self.max_wait - loop.time()
+        if self._stopped or left <= 0 or self.depth >= self._wanted():
+            return
+        self._enough = loop.create_future()
+        timer = loop.call_later(left, _resolve, self._enough)
+        await self._enough
+        timer.cancel()
+        self._enough = None
+
+    def _wanted(self) -> int:
+        return min(self.max_batch, self._last)
+
+    def _wake_if_enough(self) -> None:
+        if self._enough is not None and self.depth >= self._wanted():
+            _resolve(self._enough)
+
+    def _take(self) -> list[_Waiting[Payload, Result]]:
+        """The first that waits, and those behind it that fit."""
+        batch: list[_Waiting[Payload, Result]] = []
+        kept: deque[_Waiting[Payload, Result]] = deque()
+        size = 0
+        while self._waiting:
+            each = self._waiting.popleft()
+            if batch and each.kind != batch[0].kind:
+                kept.append(each)
+                continue
+            if batch and size + each.size > self.max_batch:
+                kept.append(each)
+                break
+            batch.append(each)
+            each.taken = True
+            size += each.size
+        self._waiting.extendleft(reversed(kept))
+        self.depth -= size
+        return batch
+
+    async def _run_batch(self, batch: list[_Waiting[Payload, Result]]) -> None:
+        loop = asyncio.get_running_loop()
+        size, start = sum(each.size for each in batch), loop.time()
+        outcomes = await self._outcomes([each.payload for each in batch])
+        self._last = size
+        self._on_batch(size)
+        spent = (loop.time() - start) / size
+        self._seconds = (
+            spent if not self._seconds else (_MEMORY * self._seconds + (1 - _MEMORY) * spent)
+        )
+        for each, outcome in zip(batch, outcomes, strict=True):
+            if each.answer.done():  # nobody waits any more
+                continue
+            if isinstance(outcome, Exception):
+                each.answer.set_exception(outcome)
+            else:
+                each.answer.set_result(Served(outcome, size))
+
+    async def _outcomes(self, payloads: list[Payload]) -> Sequence[Any]:
+        """A result or an exception for each payload."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._worker, self._run, payloads)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to whoever waits
+            if len(payloads) == 1:
+                return [error]
+        return [(await self._outcomes([payload]))[0] for payload in payloads]
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

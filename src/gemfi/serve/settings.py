@@ -1,0 +1,80 @@
+"""What may be chosen of a server: one record for code and command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Final
+
+import tyro
+
+from gemfi import checks
+from gemfi.errors import InputError
+
+_WHOLE: Final = (
+    "max_batch", "max_queue", "max_inputs", "max_requests", "max_bytes", "max_tokens",
+    "max_pixels", "monitor_length",
+)  # fmt: skip
+_SECONDS: Final = ("body_timeout", "answer_timeout")
+_LEAST_TOKEN: Final = 8
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What may be chosen of a server; the defaults suit a small model on one machine.
+
+    Attributes:
+        max_batch: inputs of one forward pass.
+        max_wait: milliseconds that an input waits for others, at most. A request that comes alone
+            does not wait.
+        max_queue: inputs that may wait; more are refused with 429.
+        max_inputs: inputs of one request.
+        max_requests: requests that may be open at once; more are refused with 429.
+        max_bytes: of the body of a request.
+        max_tokens: of a text.
+        max_pixels: of an image, by its header, before it is unpacked.
+        body_timeout: seconds in which a body must have come.
+        answer_timeout: seconds in which the model must have answered.
+        monitor_length: inputs after which the monitor begins anew; it keeps 8 bytes of each.
+        monitor_false_alarm: probability with which the monitor may fire on a stream without drift.
+        token: that /v1 and /metrics ask for; None for none.
+    """
+
+    max_batch: int = 64
+    max_wait: float = 2.0
+    max_queue: int = 1024
+    max_inputs: int = 256
+    max_requests: int = 512
+    max_bytes: int = 16 * 2**20
+    max_tokens: int = 512
+    max_pixels: int = 16_000_000
+    body_timeout: float = 10.0
+    answer_timeout: float = 30.0
+    monitor_length: int = 1_000_000
+    monitor_false_alarm: float = 0.01
+    token: Annotated[bytes | None, tyro.conf.Suppress] = None
+
+    def __post_init__(self) -> None:
+        for name in _WHOLE:
+            checks.whole(name, getattr(self, name), 1)
+        for name in _SECONDS:
+            checks.number(name, getattr(self, name), above=0)
+        checks.number("max_wait", self.max_wait, least=0)
+        checks.number("monitor_false_alarm", self.monitor_false_alarm, above=0, below=1)
+        if self.max_queue < self.max_inputs:
+            raise InputError(
+                f"max_queue={self.max_queue} is less than max_inputs={self.max_inputs}: a request "
+                "of that many inputs could never be accepted"
+            )
+        if self.token is not None:
+            _check_token(self.token)
+
+    def __repr__(self) -> str:
+        shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self)[:-1]]
+        return f"Settings({', '.join(shown)}, token={'…' if self.token else None})"
+
+
+def _check_token(token: bytes) -> None:
+    if len(token) < _LEAST_TOKEN or not all(0x21 <= byte <= 0x7E for byte in token):
+        raise InputError(
+            f"a token has {_LEAST_TOKEN} or more letters, digits or signs of ASCII, and no spaces"
+        )
