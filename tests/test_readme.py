@@ -14,7 +14,7 @@ from gemfi.cli.methods import detector_table, method_table, preset_table
 
 ROOT = Path(__file__).parents[1]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-QUICK_START, OWN_NETWORK, DECISIONS, OWN_MODEL = re.findall(r"(?ms)^```python\n(.*?)^```", README)
+QUICK_START, OWN_NETWORK, DECISIONS, OWN_MODEL, DEPLOY = re.findall(r"(?ms)^```python\n(.*?)^```", README)
 
 
 def test_the_tables_of_methods_are_the_codes_own() -> None:
@@ -24,7 +24,9 @@ def test_the_tables_of_methods_are_the_codes_own() -> None:
         assert table in docs
 
 
-def test_the_quick_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_quick_start_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert len([line for line in QUICK_START.splitlines() if line.strip()]) <= 11
     names: dict[str, Any] = {}
     exec(compile(QUICK_START, "README.md", "exec"), names)  # noqa: S102 - our own text
@@ -35,6 +37,9 @@ def test_the_quick_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(DECISIONS, "README.md", "exec"), names)  # noqa: S102
     assert re.match(r"\w+: label \d, confidence 0\.\d+, p = ", capsys.readouterr().out)
     assert names["monitor"].state.fired
+    monkeypatch.chdir(tmp_path)
+    exec(compile(DEPLOY, "README.md", "exec"), names)  # noqa: S102
+    assert (tmp_path / "model.safetensors").exists()
 
 
 def test_models_and_tables_of_your_own() -> None:
