@@ -40,8 +40,9 @@ def predict(
         model: the folder of a run, a bundle (.safetensors), or mnist-gem-fi, which comes with the
             package.
         inputs: .png .jpg .bmp .webp, folders of them, .npy .npz .csv .parquet.
-        policy: what to decide by, such as false_alarm=0.05 or false_alarm=0.05,risk=0.02; it is
-            fitted on the calibration data of the model's task.
+        policy: what to decide by, such as false_alarm=0.05 or false_alarm=0.05,risk=0.02, in place
+            of the policy of a bundle; it is fitted on the calibration data that a bundle remembers,
+            or on those of the run's task.
         out: .csv, .jsonl or .parquet; without it the first rows are shown.
         batch_size: inputs of a forward pass.
         probs: also write the probability of each class.
@@ -52,7 +53,7 @@ def predict(
     files, target = find_inputs(inputs), None if out is None else Path(out)
     if target is not None:
         check_output(target, files)  # before the policy, which takes its time
-    fitted = None if goal is None else fit_policy(bundle, goal)
+    fitted = bundle.policy if goal is None else fit_policy(bundle, goal)
     if fitted is not None and not quiet:
         print(f"{fitted.summary()}\n")
     scored = score_files(
