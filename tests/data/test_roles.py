@@ -31,6 +31,7 @@ from gemfi.detectors import (
     observe,
 )
 from gemfi.errors import RoleError
+from gemfi.export.int8 import figures
 from gemfi.monitor import Monitor
 from gemfi.runs import RunSpec, train_run
 from gemfi.training.checks import check_run
@@ -74,6 +75,12 @@ def model() -> Model:
 def observed(source: Split) -> Observed:
     """What a model makes of the data, beside a split that may be a trap."""
     return replace(observe(model(), split("train")), split=source)
+
+
+def asked(x: torch.Tensor) -> dict[str, Any]:
+    """What a graph would say."""
+    belief = model().predict(x)
+    return {"probs": belief.probs().numpy(), "max_prob": belief.probs().amax(dim=1).numpy()}
 
 
 def fit_layers(place: int, source: Split) -> None:
@@ -130,6 +137,11 @@ DOORS: dict[str, tuple[Callable[[Split], object], set[str]]] = {
         {"ood-validation"},
     ),
     "bundle": (lambda s: make_bundle("it", model(), calibration=s), {"calibration"}),
+    "int8": (lambda s: figures(asked, "max_prob", s, {}, 9), {"validation"}),
+    "int8 outside": (
+        lambda s: figures(asked, "max_prob", split("validation"), {"it": s}, 9),
+        {"ood-validation"},
+    ),
     "monitor": (lambda s: Monitor.fit(model(), s), {"calibration"}),
     **{
         f"require_use {use}": (lambda s, use=use: require_use(s, use), set(USES[use]))
@@ -239,6 +251,8 @@ GUARDED = {
     "bundle/saving.py _observed": "require_use",
     "diagnostics/health.py diagnose": "require_role",
     "evaluation.py evaluate": "require_role",
+    "export/inputs.py _of_task": "require_use",
+    "export/int8.py figures": "require_role",
     "normalisation.py Normalisation.of": "require_use",
     "training/checks.py check_run": "require_use",
     "training/loop.py fit": "check_run",

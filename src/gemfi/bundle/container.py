@@ -64,7 +64,10 @@ def write_container(path: Path, header: Mapping[str, Any], tensors: Mapping[str,
         tensors: by name.
     """
     check_ending(path)
-    text = to_json({"checksum": _ZEROS.decode(), "schema": SCHEMA, **header}, ensure_ascii=True)
+    try:
+        text = to_json({"checksum": _ZEROS.decode(), "schema": SCHEMA, **header}, ensure_ascii=True)
+    except TypeError as error:
+        raise InputError(f"metrics= and provenance= must be values of JSON: {error}") from error
     own = {name: each.detach().cpu().clone().contiguous() for name, each in tensors.items()}
     data = bytearray(save(own, metadata={_KEY: text}))
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
@@ -83,6 +86,8 @@ def check_ending(path: Path) -> None:
     """Refuse a name that does not say what the file is."""
     if path.suffix != ENDING:
         raise InputError(f"a bundle is a file that ends in {ENDING}, got {path.name}")
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder")
 
 
 def read_container(path: Path) -> Container:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from gemfi.bundle import legacy
 from gemfi.bundle.bundle import Bundle
 from gemfi.bundle.container import ENDING, Container, read_container
 from gemfi.bundle.description import Description
-from gemfi.bundle.saving import CALIBRATION, MODEL, POLICY, REFERENCE
+from gemfi.bundle.saving import CALIBRATION, MODEL, POLICY, QUANTILES, REFERENCE
 from gemfi.decisions import Policy, Readings
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import method
@@ -26,6 +27,8 @@ from gemfi.model import Model, build_model
 T = TypeVar("T")
 
 DEFAULT: Final = "mnist-gem-fi"
+_FACTS: Final = ("calibration", "false_alarm_low", "false_alarm_high")
+"""Of a policy, whatever its goal."""
 
 
 def load(
@@ -42,11 +45,12 @@ def load(
             `Model` with it. Its weights are those of the file; the module itself stays as it is.
         device: where the model shall be.
     """
+    where = _device(device)
     if str(path) in bundle_names() and not Path(path).exists():
-        return bundled(str(path))
+        return bundled(str(path), backbone=backbone, device=where)
     container = read_container(Path(path))
     try:
-        return _loaded(container, backbone, torch.device(device))
+        return _loaded(container, backbone, where)
     except InputError as error:
         raise CheckpointError(f"{container.path} cannot be loaded: {error}") from error
 
@@ -57,12 +61,25 @@ def bundle_names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(ENDING) for name in names))
 
 
-def bundled(name: str = DEFAULT) -> Bundle:
-    """A bundle that comes with the package, by its name."""
+def bundled(
+    name: str = DEFAULT,
+    *,
+    backbone: nn.Module | None = None,
+    device: torch.device | str = "cpu",
+) -> Bundle:
+    """A bundle that comes with the package, by its name; the rest as in `load`."""
     if name not in bundle_names():
         raise InputError(f"unknown bundle {name!r}; known: {', '.join(bundle_names())}")
     with resources.as_file(_folder() / f"{name}{ENDING}") as path:
-        return load(path)
+        return load(path, backbone=backbone, device=device)
+
+
+def _device(device: torch.device | str) -> torch.device:
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, TypeError, AssertionError) as error:  # the last of a torch without CUDA
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"cannot load to the device {str(device)!r}: {reason}") from error
 
 
 def _folder() -> Any:
@@ -84,13 +101,14 @@ def _loaded(container: Container, backbone: nn.Module | None, device: torch.devi
     model.sample_shape = info.sample_shape
     model.sample_dtype = getattr(torch, info.sample_dtype) if info.sample_dtype else None
     model.class_names = info.class_names
+    _check_known(tensors, prefix)
     return Bundle(
         container.path.name.removesuffix(ENDING),
         model.to(device).eval(),
         info,
         _policy(info, _below(tensors, POLICY)),
-        _calibration(_below(tensors, CALIBRATION)),
-        {name: each.numpy() for name, each in _below(tensors, REFERENCE).items()},
+        _calibration(_below(tensors, CALIBRATION), info.num_classes),
+        _references(_below(tensors, REFERENCE)),
     )
 
 
@@ -107,8 +125,11 @@ def _on_meta(
     try:
         with torch.device("meta"):
             return _build(info, backbone, shapes)
-    except RuntimeError as error:  # sizes whose product is no number of bytes
-        raise InputError(f"the model that is described cannot be built: {error}") from error
+    except InputError:
+        raise
+    except (RuntimeError, ValueError, TypeError, OverflowError) as error:  # by torch, of a setting
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"the model that is described cannot be built: {reason}") from error
 
 
 def _build(
@@ -150,7 +171,10 @@ def _backbone(
             f"its backbone is a {info.network} of somebody's own, which is not in the file: give "
             "load(..., backbone=<a module like it>)"
         )
-    for value in info.backbone.options.values():
+    for name, value in info.backbone.options.items():
+        layers = len(value) if isinstance(value, list) else value if name == "depth" else 0
+        if layers > len(shapes):  # each has a tensor, and takes its time to be made
+            raise InputError(f"{layers:,} layers cannot be in {len(shapes)} tensors")
         if isinstance(value, int):
             _checked_count(value, shapes)
     return info.backbone.name
@@ -199,15 +223,44 @@ def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
         raise InputError(f"the policy has {len(groups)} groups for {info.num_classes} classes")
     reference = [_array(groups, str(index), torch.float64) for index in range(len(groups))]
     plain = {**info.policy, "reference": [each.tolist() for each in reference]}
-    return Policy.from_plain(plain, "header.policy")
+    policy = Policy.from_plain(plain, "header.policy")
+    if policy.class_names is not None and len(policy.class_names) != info.num_classes:
+        raise InputError(
+            f"the policy has {len(policy.class_names)} class names for {info.num_classes} classes"
+        )
+    lacking = [name for name in _FACTS if name not in policy.facts]
+    if lacking:
+        raise InputError(f"header.policy.facts: {lacking[0]} is missing")
+    return policy
 
 
-def _calibration(tensors: Mapping[str, Tensor]) -> Readings | None:
+def _check_known(tensors: Mapping[str, Tensor], prefix: str) -> None:
+    """Refuse tensors that nobody asks for: the file says more than is understood."""
+    known = (prefix, POLICY, CALIBRATION, REFERENCE)
+    for name in tensors:
+        if not name.startswith(known):
+            raise InputError(f"there is no use for the tensor {name}")
+
+
+def _references(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[np.float64]]:
+    found = {name: _array(tensors, name, torch.float64) for name in tensors}
+    for name, values in found.items():
+        if len(values) != QUANTILES or not bool((values[1:] >= values[:-1]).all()):
+            raise InputError(f"the reference of {name} must be {QUANTILES} numbers that ascend")
+    return found
+
+
+def _calibration(tensors: Mapping[str, Tensor], num_classes: int) -> Readings | None:
     if not tensors:
         return None
     kinds = {"score": torch.float64, "doubt": torch.float64, "label": torch.int64}
     kinds |= {"confidence": torch.float64, "wrong": torch.bool}
+    for name in sorted(tensors.keys() - kinds.keys()):
+        raise InputError(f"there is no use for the tensor {CALIBRATION}{name}")
     found = {name: _array(tensors, name, kind) for name, kind in kinds.items()}
+    label = found["label"]
+    if len(label) and not 0 <= label.min() <= label.max() < num_classes:
+        raise InputError(f"the calibration data have labels that are none of {num_classes} classes")
     if len({len(each) for each in found.values()}) > 1:
         raise InputError("the calibration data have columns of different lengths")
     return Readings(**found)

@@ -96,6 +96,7 @@ def make_bundle(
     provenance: Mapping[str, Any] | None = None,
 ) -> Bundle:
     """A bundle of a model that is at hand; the arguments are those of `save`."""
+    _check_kinds(model, calibration, class_names)
     names = _class_names(model, class_names, calibration)
     info = _description(model, names, feature_names, metrics or {}, provenance or {})
     score = model.head.named_scores["epistemic"]
@@ -137,6 +138,15 @@ def _arrays(observed: Readings) -> list[tuple[str, Tensor]]:
     names = ("score", "doubt", "label", "confidence", "wrong")
     found = [(name, getattr(observed, name)) for name in names]
     return [(name, torch.from_numpy(value)) for name, value in found if value is not None]
+
+
+def _check_kinds(model: Any, calibration: Any, class_names: Any) -> None:
+    if not isinstance(model, Model):
+        raise InputError(f"a bundle is of a gemfi.Model, got {type(model).__name__}")
+    if not isinstance(calibration, Split | Readings | None):
+        raise InputError(f"calibration= must be a Split, got {type(calibration).__name__}")
+    if isinstance(class_names, str):
+        raise InputError(f"class_names= must be a list of names, got the text {class_names!r}")
 
 
 def _class_names(

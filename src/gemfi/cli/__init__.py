@@ -15,10 +15,13 @@ import tyro
 
 from gemfi._version import __version__
 from gemfi.cli.bench import bench, report
+from gemfi.cli.bundles import bundle, show
 from gemfi.cli.data import DATA_COMMANDS
+from gemfi.cli.export import export
 from gemfi.cli.methods import methods
 from gemfi.cli.predict import predict
 from gemfi.cli.runs import evaluate, train
+from gemfi.cli.serve import serve
 from gemfi.demo import command
 from gemfi.errors import CheckFailedError, GemfiError
 
@@ -50,6 +53,10 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "train": train,
     "evaluate": evaluate,
     "predict": predict,
+    "bundle": bundle,
+    "show": show,
+    "export": export,
+    "serve": serve,
     "bench": bench,
     "report": report,
     "data": data,

@@ -78,7 +78,14 @@ def describe(bundle: Bundle) -> str:
         *_origin(info.provenance),
     ]
     indent = "\n" + " " * 12
-    return "\n".join(f"{name:<11} {text.replace(chr(10), indent)}" for name, text in lines)
+    return "\n".join(
+        f"{name:<11} {_visible(text).replace(chr(10), indent)}" for name, text in lines
+    )
+
+
+def _visible(text: str) -> str:
+    """Names come from a file: what would steer a terminal is shown as a question mark."""
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 
 def _backbone(bundle: Bundle) -> str:
@@ -141,7 +148,8 @@ def _origin(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = []
     spec = provenance.get("spec")
     if isinstance(spec, Mapping):
-        train = spec.get("train", {})
+        train = spec.get("train")
+        train = train if isinstance(train, Mapping) else {}
         found.append(
             (
                 "trained on",

@@ -95,7 +95,7 @@ def read_token(file: str | None) -> bytes | None:
         text = os.environ.get(TOKEN)
         if text == "":
             raise InputError(f"{TOKEN} is empty: give it a token, or unset it")
-        return None if text is None else text.strip().encode()
+        return None if text is None else text.strip().encode(errors="surrogateescape")
     try:
         return Path(file).read_bytes().strip()
     except OSError as error:

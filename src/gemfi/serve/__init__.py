@@ -1,8 +1,12 @@
 """The server: a trained model behind HTTP, with a page to try it.
 
-`settings.py` says what may be chosen, `batching.py` joins concurrent requests to one forward pass,
-`bodies.py` and `decoding.py` read what is asked, `predictor.py` asks the model and watches the
-stream, `answers.py` writes what it thinks, `metrics.py` and `logs.py` tell how it goes; `app.py`
-puts them together and `running.py` runs the app until it is told to stop. FastAPI, uvicorn and the
-parser of forms are the extra `serve`.
+A request passes `edge.py` (token, headers, log) and comes to `routes.py`. `bodies.py` reads its
+body; `arrays.py` and `images.py` make inputs of it, as `formats.py` says that the model takes them.
+`service.py` hands them to `batching.py`, which joins concurrent requests to one pass of
+`predictor.py`; that asks the model and lets `watch.py`, the monitor, see it. `answers.py` writes
+what the model thinks, `about.py` what it is, `problems.py` what is wrong with a request.
+`gauges.py` counts, `metrics.py` is the text of Prometheus, `logs.py` that of the log; `schemas.py`
+and `openapi.py` describe the answers. `settings.py` says what may be chosen, `app.py` puts it all
+together, `running.py` runs it until it is told to stop, and `pages.py` serves `page/`. FastAPI,
+uvicorn and the parser of forms are the extra `serve`.
 """

@@ -14,7 +14,7 @@ from gemfi.serve.answers import finite
 from gemfi.serve.service import Service
 from gemfi.style import method_label
 
-_FOLDERS: Final = re.compile(r"""[^\s"']*[\\/]""")
+_FOLDERS: Final = re.compile(r"""(?<![^\s"'])[^\s"']*[\\/]""")  # looked for once a word
 
 
 def about(service: Service) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def least_level(policy: Policy) -> float:
 def _plain(value: Any) -> Any:
     """Nested mappings and sequences as dicts and lists, of paths no more than their last part."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {_plain(str(key)): _plain(inner) for key, inner in value.items()}
     if isinstance(value, str):
         return _FOLDERS.sub("", value)
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -73,17 +73,18 @@ def _over(limit: int, *, closing: bool = False) -> ProblemError:
     return problem
 
 
-def files_of_form(body: bytes, content_type: str) -> list[bytes]:
+def files_of_form(body: bytes, content_type: str, most: int) -> list[bytes]:
     """The parts named `file` of a multipart form, in order.
 
     Args:
         body: of the request.
         content_type: its header, which has the boundary.
+        most: parts that there may be; nothing is read beyond, since each takes its time.
     """
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         raise malformed("the form has no boundary in its Content-Type")
-    form = _Form()
+    form = _Form(most)
     try:
         parser = MultipartParser(boundary, form.callbacks())
         parser.write(body)
@@ -100,7 +101,8 @@ def files_of_form(body: bytes, content_type: str) -> list[bytes]:
 class _Form:
     """Collects the parts as the parser finds them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.files: list[bytes] = []
         self.is_whole = False
         self._field, self._value, self._data = b"", b"", bytearray()
@@ -127,6 +129,8 @@ class _Form:
         if self._name != b"file":
             shown = repr((self._name or b"").decode("utf-8", "replace")[:40])
             raise malformed(f"the form has a part {shown}, but images are parts named 'file'")
+        if len(self.files) == self.most:
+            raise too_large(f"more than the {self.most} images allowed", "file")
         self.files.append(bytes(self._data))
 
     def _header_field(self, data: bytes, start: int, end: int) -> None:

@@ -95,6 +95,7 @@ class Edge:
             await send(message)
 
         try:
+            _check_framing(headers)
             self._check_token(scope["path"], headers)
             await self.app(scope, receive, send_on)
         except ProblemError as problem:
@@ -138,6 +139,13 @@ class Edge:
             inputs=record.inputs,
             batch=record.batch,
         )
+
+
+def _check_framing(headers: Headers) -> None:
+    """Refuse a body that ends in two places: a proxy may have taken the other one."""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        message = "give Content-Length or Transfer-Encoding, not both"
+        raise ProblemError(400, "malformed", message, headers={"Connection": "close"})
 
 
 def _request_id(headers: Headers) -> str:

@@ -48,7 +48,8 @@ def from_base64(texts: Any, field: str, max_inputs: int) -> list[bytes]:
     """
     if not isinstance(texts, list) or not texts:
         raise unusable("wrong_shape", "images must be an array of at least one text", field)
-    check_count(len(texts), max_inputs, field)
+    if len(texts) > max_inputs:
+        raise too_large(f"{len(texts)} images, more than the {max_inputs} allowed", field)
     files = []
     for index, text in enumerate(texts):
         where = place(field, index)
@@ -63,15 +64,9 @@ def from_base64(texts: Any, field: str, max_inputs: int) -> list[bytes]:
     return files
 
 
-def check_count(count: int, max_inputs: int, field: str) -> None:
-    """Refuse more images than a request may have."""
-    if count > max_inputs:
-        raise too_large(f"{count} images, more than the {max_inputs} allowed", field)
-
-
 def place(field: str, index: int) -> str:
-    """An image by its place in the request."""
-    return field if field == "image" else f"{field}[{index}]"
+    """An input by its place in the request."""
+    return field if field in {"image", "input"} else f"{field}[{index}]"
 
 
 def decode(

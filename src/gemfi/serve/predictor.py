@@ -13,13 +13,13 @@ import torch
 from gemfi.belief import Belief
 from gemfi.bundle import Bundle
 from gemfi.decisions import Decisions, Policy, Readings, read_belief
+from gemfi.errors import InputError
 from gemfi.scores import available
 from gemfi.scoring.rows import WRITTEN
 from gemfi.serve.answers import Plain, details, predictions
 from gemfi.serve.formats import InputFormat
-from gemfi.serve.problems import unusable
 from gemfi.serve.settings import Settings
-from gemfi.serve.watch import Watch, WatchState
+from gemfi.serve.watch import Watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,22 @@ class Reply:
     Attributes:
         predictions: one for each input.
         verdicts: how many inputs have each verdict.
-        watch: the monitor after the batch; None without one.
     """
 
     predictions: list[Plain]
     verdicts: dict[str, int]
-    watch: WatchState | None
+
+
+class NoAnswerError(Exception):
+    """An input so extreme that the model has no finite answer to it.
+
+    Args:
+        row: which of its question.
+    """
+
+    def __init__(self, row: int) -> None:
+        super().__init__("the model has no finite answer to this input")
+        self.row = row
 
 
 class Predictor:
@@ -71,7 +81,7 @@ class Predictor:
 
     def _told(self, referenced: tuple[str, ...]) -> tuple[str, ...]:
         """The scores that are told, found by a trial."""
-        belief = self.model.predict(self._trial())
+        belief = self._tried()
         has = {*available(belief), *belief.extra}
         used = () if self.policy is None else (self.policy.score, self.policy.doubt)
         watched = () if self.watch is None else (self.watch.score,)
@@ -79,6 +89,20 @@ class Predictor:
         found = tuple(name for name in wanted if name in has)
         predictions(belief, self.class_names, found)  # whose first time takes long
         return found
+
+    def _tried(self) -> Belief:
+        """The belief on an input of zeros, which is decided on, too: better now than at a request."""
+        try:
+            belief = self.model.predict(self._trial())
+        except RuntimeError as error:  # by torch, of sizes or numbers
+            reason = str(error).partition("\n")[0]
+            raise InputError(
+                f"the model cannot answer an input of the shape {self.form.shape} that it asks "
+                f"for: {reason}"
+            ) from error
+        if self.policy is not None:
+            self.policy(belief)
+        return belief
 
     def _trial(self) -> torch.Tensor:
         """One input of zeros, or a text of the greatest length."""
@@ -104,8 +128,9 @@ class Predictor:
         doubt = None if readings is None else readings.doubt
         told = predictions(belief, self.class_names, self.scores, decisions, doubt)
         self._add_details(told, belief, inputs, questions)
-        state = None if self.watch is None else self.watch.update(belief)
-        return _split(questions, told, state)
+        if self.watch is not None:
+            self.watch.update(belief)
+        return _split(questions, told)
 
     def _add_details(
         self,
@@ -126,13 +151,10 @@ class Predictor:
 
 
 def _check_finite(belief: Belief) -> None:
-    """Refuse inputs so extreme that the model has no answer to them."""
+    """Refuse inputs that the model has no answer to."""
     bad = ~torch.isfinite(belief.log_probs().exp()).all(dim=1)
     if bool(bad.any()):
-        row = int(bad.nonzero()[0])
-        raise unusable(
-            "not_finite", "the model has no finite answer to this input", f"inputs[{row}]"
-        )
+        raise NoAnswerError(int(bad.nonzero()[0]))
 
 
 def _at_own_levels(
@@ -156,9 +178,7 @@ def _bytes(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return found
 
 
-def _split(
-    questions: Sequence[Question], told: list[Plain], state: WatchState | None
-) -> list[Reply]:
+def _split(questions: Sequence[Question], told: list[Plain]) -> list[Reply]:
     replies, start = [], 0
     for each in questions:
         own = told[start : start + len(each.inputs)]
@@ -167,6 +187,6 @@ def _split(
             if prediction["decision"] is not None:
                 name = prediction["decision"]
                 verdicts[name] = verdicts.get(name, 0) + 1
-        replies.append(Reply(own, verdicts, state))
+        replies.append(Reply(own, verdicts))
         start += len(own)
     return replies

@@ -77,6 +77,8 @@ class Routes:
     def _query(self, request: Request) -> tuple[bool, float | None]:
         """Whether details are asked for, and the false-alarm rate that is."""
         given = dict(request.query_params)
+        if len(given) < len(request.query_params.multi_items()):
+            raise unusable("bad_parameter", "each parameter may be given once")
         detail = given.pop("detail", "false")
         if detail not in {"true", "false"}:
             raise unusable("bad_parameter", "detail must be true or false", "detail")
@@ -131,8 +133,7 @@ class Routes:
 
     def _from_form(self, body: bytes, content_type: str) -> Decoded:
         service = self.service
-        files = files_of_form(body, content_type)
-        images.check_count(len(files), service.settings.max_inputs, "file")
+        files = files_of_form(body, content_type, service.settings.max_inputs)
         return images.decode(files, "file", service.form, service.settings), "file"
 
 

@@ -13,7 +13,8 @@ from gemfi.errors import InputError
 from gemfi.serve.batching import Batcher, QueueFullError, Served, StoppedError
 from gemfi.serve.bodies import DisconnectedError, Receive
 from gemfi.serve.gauges import Gauges
-from gemfi.serve.predictor import Predictor, Question, Reply
+from gemfi.serve.images import place
+from gemfi.serve.predictor import NoAnswerError, Predictor, Question, Reply
 from gemfi.serve.problems import ProblemError, unusable
 from gemfi.serve.settings import Settings
 
@@ -92,6 +93,8 @@ class Service:
             raise full(error.retry_after) from None
         except StoppedError:
             raise stopping() from None
+        except NoAnswerError as error:
+            raise unusable("not_finite", str(error), place(field, error.row)) from None
         except InputError as error:
             raise unusable("refused", str(error), field) from None
         finally:

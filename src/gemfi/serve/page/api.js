@@ -15,7 +15,8 @@ export class Problem extends Error {
 
 /** The token of this tab. */
 export function setToken(token) {
-  sessionStorage.setItem(TOKEN, token);
+  // A header cannot hold other signs, and no token has them: the server shall say that it is wrong.
+  sessionStorage.setItem(TOKEN, token.replace(/[^\x21-\x7e]/g, "?"));
 }
 
 /** What the server says about its model. */

@@ -88,7 +88,8 @@ function tellFacts() {
     Method: [model.title ?? model.method, model.summary].filter(Boolean).join(": "),
     Paper: model.paper, Classes: model.classes.length, Input: model.input.shape.join(" × "),
     Accuracy: accuracy ? `${accuracy}% on validation data` : null,
-    Policy: policy && `${policy.goal}; compared with ${number(policy.calibration)} ordinary inputs`,
+    Policy: policy && `${policy.goal}; compared with ` +
+      `${policy.calibration.toLocaleString("en")} ordinary inputs`,
   };
   byId("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => value).map(
     ([name, value]) => html("div", {}, html("dt", { text: name }), html("dd", { text: value }))));

@@ -27,12 +27,14 @@ export function numbersOf(text, isWhole = false) {
  */
 export function rowForm(place, model, tells) {
   const size = model.input.shape.reduce((product, each) => product * each, 1);
+  const isText = model.input.kind === "text"; // of any length, up to that size
   const names = model.feature_names ?? Array.from({ length: size }, (_, at) => `feature ${at + 1}`);
   const text = html("textarea", {
     id: "row-text", rows: size > MOST_FIELDS ? 8 : 2, spellcheck: "false",
-    placeholder: `${size} numbers, with commas, tabs or spaces between them`,
+    placeholder: `${isText ? `1 to ${size} token ids` : `${size} numbers`}, with commas, tabs or ` +
+      "spaces between them",
   });
-  const fields = size > MOST_FIELDS ? [] : names.map(() =>
+  const fields = isText || size > MOST_FIELDS ? [] : names.map(() =>
     html("input", { inputmode: "decimal", autocomplete: "off" }));
   const labels = fields.map((field, at) => html("label.field", {}, html("span", {
     text: names[at], title: names[at],
@@ -40,7 +42,8 @@ export function rowForm(place, model, tells) {
 
   function told(values) {
     const bad = values.findIndex((value) => !Number.isFinite(value));
-    if (values.length !== size) {
+    const fits = isText ? values.length >= 1 && values.length <= size : values.length === size;
+    if (!fits) {
       tells.onPart(`${values.length} of ${size} numbers.`);
     } else if (bad >= 0) {
       tells.onPart(`Number ${bad + 1} (${names[bad]}) is missing or is no number.`);

@@ -44,14 +44,14 @@ export function counted(share) {
 
 /** What an ordinary input of this model is called, in the plural. */
 export function nouns(model) {
-  const digits = model.classes.every((name) => /^[0-9]$/.test(name));
+  const digits = model.classes.join() === "0,1,2,3,4,5,6,7,8,9" && model.input.shape[0] === 1;
   if (model.input.kind === "image") return digits ? "digits" : "images";
   return { row: "rows", text: "texts" }[model.input.kind] ?? "inputs";
 }
 
 /** The p-value as a sentence. */
 export function strangeness(p, policy, noun) {
-  if (p <= policy.least_level * (1 + 1e-9)) {
+  if (p * (policy.calibration + 1) < 1.5) {
     const all = policy.calibration ? `the ${policy.calibration.toLocaleString("en")}` : "all";
     return `Not one of ${all} ordinary ${noun} kept for comparison looks this strange.`;
   }

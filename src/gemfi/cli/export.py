@@ -1,0 +1,123 @@
+"""`gemfi export`: a model and its policy as one graph that runs without gemfi."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import tyro
+
+from gemfi.bundle import Bundle, fit_policy, open_model
+from gemfi.decisions import Goal
+from gemfi.errors import InputError
+from gemfi.files import write_atomically
+from gemfi.runs.text import file_size
+
+if TYPE_CHECKING:
+    from gemfi.export import Deployed
+    from gemfi.export.inputs import Given
+    from gemfi.export.writing import Graph
+
+_File = tyro.conf.arg(metavar="FILE", help_behavior_hint="")
+_Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
+_Data = tyro.conf.arg(metavar="DATA ...", help_behavior_hint="")
+_ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
+_INDENT: Final = " " * 10
+
+
+def export(
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    onnx: Annotated[str | None, _File] = None,
+    int8: Annotated[str | None, _File] = None,
+    program: Annotated[str | None, _File] = None,
+    policy: Annotated[str | None, _Goal] = None,
+    data: Annotated[tuple[str, ...], _Data] = (),
+    inputs: int = 1000,
+) -> None:
+    """Write a model as a graph that runs without gemfi: ONNX, or a program of torch.export.
+
+    Scaling, normalisation, network, density, temperature, gate, scores and decision are all inside.
+    Each graph is first compared with the model, and written only if log-probabilities are within
+    1e-4 and no decision differs but those as close to a boundary.
+
+    Args:
+        model: the folder of a run, a bundle (.safetensors), or mnist-gem-fi, which comes with the
+            package.
+        onnx: a file .onnx to write.
+        int8: also an .onnx with the weights of the network in eight bits; tells what it changes.
+        program: a file .pt2 to write, for torch.export.load.
+        policy: what to decide by, such as false_alarm=0.05,risk=0.02, in place of the policy that
+            the model comes with.
+        data: inputs to compare on: the name of a task, of which validation and OOD-validation data
+            are taken, or files as for gemfi predict; without any, random ones.
+        inputs: how many of them, of each set of a task.
+    """
+    from gemfi.export import Deployed, snippet  # noqa: PLC0415 - half of torch comes with it
+    from gemfi.export.inputs import gather  # noqa: PLC0415
+    from gemfi.export.packages import require_all  # noqa: PLC0415
+    from gemfi.export.writing import make_graphs  # noqa: PLC0415
+
+    files = _checked({"onnx": onnx, "int8": int8, "program": program})
+    if inputs < 1:
+        raise InputError(f"--inputs must be at least 1, got {inputs}")
+    if files.keys() & {"onnx", "int8"}:
+        require_all()
+    goal = None if policy is None else Goal.parse(policy)
+    bundle = open_model(model)
+    deployed = Deployed(bundle.model, bundle.policy if goal is None else fit_policy(bundle, goal))
+    given = gather(bundle, deployed, data, inputs)
+    print(_heading(bundle, deployed, given))
+    graphs = make_graphs(bundle, deployed, given, files, inputs)
+    for each in graphs:
+        write_atomically(each.path, each.data)
+    print(_shown(graphs))
+    if (example := files.get("onnx", files.get("int8"))) is not None:
+        code = textwrap.indent(snippet(deployed, example.name), "    ")
+        print(f"\nTo run it with onnxruntime alone:\n\n{code}", end="")
+
+
+def _shown(graphs: Sequence[Graph]) -> str:
+    """Files with their sizes, and how they compare with the model."""
+    counts = next((each.parity.words for each in graphs if each.parity is not None), "")
+    lines = [f"decisions {counts}"] if counts else []
+    for each in graphs:
+        lines.append(f"wrote     {each.path} ({file_size(len(each.data))})")
+        lines += [_INDENT + line for line in each.lines]
+    return "\n".join(lines)
+
+
+def _heading(bundle: Bundle, deployed: Deployed, given: Given) -> str:
+    policy = deployed.policy
+    decides = "no policy" if policy is None else f"policy {policy.goal}"
+    lines = [
+        f"model     {bundle.name}: {bundle.info.method} on {bundle.info.network}, {decides}",
+        f"outputs   {', '.join(deployed.output_names)}",
+        f"compared  on {len(given.x):,} {given.words}",
+    ]
+    if given.task is None and given.words.startswith("random"):
+        lines[-1] += "; --data takes real ones"
+    return "\n".join(lines)
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Path]:
+    """The files to write, refused before the work if they could not be."""
+    files = {option: Path(text) for option, text in given.items() if text is not None}
+    if not files:
+        raise InputError("give at least one file to write: --onnx, --int8 or --program")
+    for option, path in files.items():
+        ending = _ENDINGS[option]
+        if path.suffix != ending:
+            raise InputError(f"--{option} {path}: it must end in {ending}")
+        if path.is_dir():
+            raise InputError(f"--{option} {path} is a folder; give a file")
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise InputError(f"--{option} {path}: its folder does not exist")
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"--{option} {path}: its folder cannot be written to")
+    if len({path.resolve() for path in files.values()}) < len(files):
+        raise InputError("each of --onnx, --int8 and --program needs a file of its own")
+    return files

@@ -1,0 +1,213 @@
+"""A model and its policy as one module, from a batch of raw inputs to named outputs."""
+
+from __future__ import annotations
+
+import copy
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from gemfi.belief import Belief
+from gemfi.decisions import Policy, Verdict
+from gemfi.decisions.conformal import Reference
+from gemfi.errors import InputError
+from gemfi.model import Model
+from gemfi.scores import SCORES, available, score_of
+from gemfi.spectral import OFF, SpectralLayer
+
+Outputs = dict[str, Tensor]
+
+NAMES: Final = (
+    "max_prob",
+    "entropy",
+    "expected_entropy",
+    "disagreement",
+    "mutual_information",
+    "evidence",
+    "energy",
+)
+"""Scores that every graph gives, where the method has them: those of `SCORES`, with their sign."""
+
+BLOCKED: Final = ("dissonance",)
+"""Scores that are computed in blocks, whose number depends on the batch."""
+
+
+class Deployed(nn.Module):
+    """Everything between a raw input and a decision: scaling, network, scores, p-value, verdict.
+
+        >>> Deployed(model, policy)(images)["decision"]
+
+    The network and the head run in the dtype of their weights, and all that follows in float64, as
+    `model.predict` and a policy have it. Outputs, each of (B,) but for the first:
+
+    - `probs` (B, C) and `label`, the most probable class;
+    - the scores of `NAMES` that the method has, and the method's epistemic score. Higher is more
+      uncertain: `max_prob` is 1 − max p;
+    - with a policy `p_value`, and `decision`: 0 accept, 1 abstain, 2 unfamiliar.
+
+    A NaN in an input has the smallest p-value there is, and is never accepted.
+
+    Args:
+        model: trained; it is copied.
+        policy: decides; None for none.
+    """
+
+    level: Tensor
+    threshold: Tensor
+
+    def __init__(self, model: Model, policy: Policy | None = None) -> None:
+        super().__init__()
+        check_exportable(model, policy)
+        self.model = folded(model)
+        self.policy = policy
+        self.p_values = None if policy is None else PValues(policy.reference)
+        limits = (0.0, 0.0) if policy is None else (policy.level, policy.threshold)
+        self.register_buffer("level", torch.tensor(limits[0], dtype=torch.float64))
+        self.register_buffer("threshold", torch.tensor(limits[1], dtype=torch.float64))
+        self.scores = self._scores()
+        self.eval()
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Of one input."""
+        shape = self.model.sample_shape
+        if shape is None:
+            raise InputError("this model does not know the shape of its inputs")
+        return shape
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """Bytes for a model of bytes, otherwise that of the weights."""
+        if self.model.sample_dtype == torch.uint8:
+            return torch.uint8
+        parameter = next(self.model.parameters(), None)
+        return torch.float32 if parameter is None else parameter.dtype
+
+    @property
+    def output_names(self) -> list[str]:
+        """In the order in which they are given."""
+        decided = [] if self.policy is None else ["p_value", "decision"]
+        return ["probs", "label", *self.scores, *decided]
+
+    def example(self, count: int = 2) -> Tensor:
+        """Inputs of zeros."""
+        return torch.zeros(count, *self.sample_shape, dtype=self.input_dtype)
+
+    def forward(self, input: Tensor) -> Outputs:  # noqa: A002 - the name of the graph's input
+        """A batch of raw inputs (B, ...) to the outputs by name."""
+        return self.outputs(self.model(input).to(torch.float64))
+
+    def predict(self, x: Tensor, batch_size: int = 512) -> Outputs:
+        """The same by `model.predict` and the policy itself: what every graph is compared with."""
+        return self.expected(self.model.predict(x, batch_size))
+
+    def expected(self, belief: Belief) -> Outputs:
+        """The outputs of a belief, with the decisions of the policy itself."""
+        found = self._predicted(belief)
+        if self.policy is not None:
+            decisions = self.policy(belief)
+            found["p_value"] = torch.from_numpy(decisions.p_value)
+            found["decision"] = torch.from_numpy(decisions.verdict).long()
+        return found
+
+    def outputs(self, belief: Belief) -> Outputs:
+        """The outputs of a belief in float64."""
+        found = self._predicted(belief)
+        if self.policy is not None and self.p_values is not None:
+            p = self.p_values(score_of(belief, self.policy.score), found["label"])
+            accepted = score_of(belief, self.policy.doubt) <= self.threshold
+            verdict = torch.where(accepted, int(Verdict.ACCEPT), int(Verdict.ABSTAIN))
+            found["p_value"] = p
+            found["decision"] = torch.where(
+                p <= self.policy.level, int(Verdict.UNFAMILIAR), verdict
+            )
+        return found
+
+    def _predicted(self, belief: Belief) -> Outputs:
+        log_probs = belief.log_probs()
+        found = {"probs": log_probs.exp(), "label": log_probs.argmax(dim=1)}
+        return found | {name: score_of(belief, name) for name in self.scores}
+
+    def _scores(self) -> list[str]:
+        """What the method has, seen by asking it once."""
+        belief = self.model.predict(self.example(1))
+        known = available(belief)
+        if self.policy is not None:
+            for name in (self.policy.score, self.policy.doubt):
+                score_of(belief, name)  # says what is missing
+        wanted = dict.fromkeys((*NAMES, self.model.head.named_scores["epistemic"]))
+        return [name for name in wanted if name in known]
+
+
+class PValues(nn.Module):
+    """Conformal p-values by comparing a score with every score of the reference.
+
+    p = (1 + #{reference ≥ s})/(n + 1), n and the reference those of the predicted class where there
+    is a group for each.
+
+    Args:
+        reference: of the policy.
+    """
+
+    reference: Tensor
+    count: Tensor
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__()
+        groups = [torch.from_numpy(group) for group in reference.groups]
+        longest = max(len(group) for group in groups)
+        padded = torch.full((len(groups), longest), -torch.inf, dtype=torch.float64)
+        for row, group in zip(padded, groups, strict=True):
+            row[: len(group)] = group
+        self.is_conditional = reference.is_conditional
+        self.register_buffer("reference", padded)  # (G, n)
+        self.register_buffer(
+            "count", torch.tensor([len(group) for group in groups], dtype=torch.float64)
+        )
+
+    def forward(self, score: Tensor, label: Tensor) -> Tensor:
+        """P-values (B,) of scores (B,) with predicted labels (B,)."""
+        if self.is_conditional:
+            reference, count = self.reference[label], self.count[label]
+        else:
+            reference, count = self.reference, self.count
+        at_least = (reference >= score.unsqueeze(1)).to(torch.float64).sum(dim=1)
+        return (1 + torch.minimum(at_least, count)) / (count + 1)  # padding is ≥ −∞ alone
+
+
+def folded(model: Model) -> Model:
+    """A copy in evaluation mode on the CPU, with spectral normalisation multiplied into weights."""
+    found = copy.deepcopy(model).cpu().eval().requires_grad_(requires_grad=False)
+    for layer in found.modules():
+        if isinstance(layer, SpectralLayer) and layer.spectral.kind != "off":
+            layer.weight = nn.Parameter(layer.normalised_weight(), requires_grad=False)
+            layer.spectral = OFF
+            for name in ("left", "right", "sigma"):
+                delattr(layer, name)
+    return found
+
+
+def check_exportable(model: Model, policy: Policy | None = None) -> None:
+    """Refuse a model that cannot become a graph, and say why."""
+    name = model.head.info.name
+    if not model.head.info.exportable:
+        raise InputError(
+            f"the method {name} cannot be exported: its forward pass is no fixed graph"
+        )
+    if model.tokens is not None:
+        raise InputError(
+            "this model takes token ids: a graph would need its tokenizer and a fixed length. "
+            "Export the network itself with its own tools, or serve it with gemfi serve"
+        )
+    if model.sample_shape is None:
+        raise InputError(
+            "this model does not know the shape of its inputs, which an export fixes: train it "
+            "with fit, or set model.sample_shape (and model.sample_dtype = torch.uint8 for bytes)"
+        )
+    for used in () if policy is None else (policy.score, policy.doubt):
+        if used in BLOCKED:
+            raise InputError(
+                f"the policy decides by {used}, which no graph can hold: it is computed in blocks "
+                f"whose number depends on the batch. Fit one by another score: {', '.join(SCORES)}"
+            )
