@@ -14,7 +14,9 @@ from gemfi.cli.methods import detector_table, method_table, preset_table
 
 ROOT = Path(__file__).parents[1]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-QUICK_START, OWN_NETWORK, DECISIONS, OWN_MODEL, DEPLOY = re.findall(r"(?ms)^```python\n(.*?)^```", README)
+QUICK_START, OWN_NETWORK, DECISIONS, OWN_MODEL, DEPLOY = re.findall(
+    r"(?ms)^```python\n(.*?)^```", README
+)
 
 
 def test_the_tables_of_methods_are_the_codes_own() -> None:
