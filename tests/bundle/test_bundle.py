@@ -259,6 +259,30 @@ def test_the_model_of_mnist_knows_digits_from_letters(data_dir: Path) -> None:
     assert outside.counts()["unfamiliar"] > 485
 
 
+def test_an_attached_network_is_given_attached(tmp_path: Path) -> None:
+    def network() -> nn.Sequential:
+        return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+    model = gemfi.attach(network(), "edl", num_classes=3)
+    path = gemfi.save(tmp_path / "attached.safetensors", model)
+    with pytest.raises(CheckpointError, match=r"backbone=attach\(<a network like it>, \.\.\.\)\)$"):
+        gemfi.load(path)
+    with pytest.raises(CheckpointError, match="not the network alone"):
+        gemfi.load(path, backbone=network())
+    with pytest.raises(CheckpointError, match="must be a module, got str"):
+        gemfi.load(path, backbone="mlp")  # type: ignore[arg-type]
+    found = gemfi.load(path, backbone=gemfi.attach(network(), "edl", num_classes=3))
+    x = torch.randn(5, 4)
+    assert torch.equal(found.predict(x).log_p, model.eval().predict(x).log_p)
+
+
+def test_a_bundle_of_the_package_goes_to_a_device_as_any_other() -> None:
+    found = gemfi.load("mnist-gem-fi", device="meta")
+    assert {each.device.type for each in found.model.parameters()} == {"meta"}
+    with pytest.raises(InputError, match="cannot load to the device 'magic'"):
+        gemfi.load("mnist-gem-fi", device="magic")
+
+
 def test_kinds_of_inputs() -> None:
     found = bundled()
     for shape, kind in [

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import gemfi
+from gemfi.bundle import make_bundle
 from gemfi.cli import main
+from gemfi.cli.bundles import describe
 from gemfi.data import TASKS
 from gemfi.runs import make_spec, train_run
 
@@ -78,3 +80,17 @@ def test_what_cannot_be_is_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert [*tmp_path.iterdir()] == []
+
+
+def test_what_a_file_says_does_not_steer_the_terminal() -> None:
+    model = gemfi.build_model("softmax", "mlp", 2, in_features=2, width=4, depth=1)
+    made = make_bundle(
+        "hostile",
+        model,
+        class_names=("a\x1b[2J", "b\x9b"),
+        provenance={"spec": {"task": "t\r", "train": "a text"}},
+    )
+    told = describe(made)
+    assert "a?[2J, b?" in told
+    assert "t?, None epochs" in told
+    assert all(each.isprintable() or each == "\n" for each in told)

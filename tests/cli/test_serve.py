@@ -34,6 +34,7 @@ def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--demo", "--token-file", "nowhere"], "cannot read the token in nowhere"),
         (["--demo", "--port", "99999"], "cannot listen at 127.0.0.1, port 99999"),
         (["--demo", "--host", "999.1.1.1"], "cannot listen at 999.1.1.1"),
+        (["--demo", "--host", "é" * 70], "cannot listen at é"),
     ],
 )
 def test_what_is_refused(
@@ -84,6 +85,8 @@ def test_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "token"
     file.write_bytes(b"  from-the-file\n")
     assert read_token(str(file)) == b"from-the-file"
+    monkeypatch.setenv(TOKEN, "bytes-of-no-text\udcff")
+    assert read_token(None) == b"bytes-of-no-text\xff"  # which the settings refuse in words
     monkeypatch.setenv(TOKEN, "")
     with pytest.raises(InputError, match="GEMFI_TOKEN is empty"):
         read_token(None)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema_rs
 import pytest
+import torch
 from starlette.testclient import TestClient
 
-from gemfi.bundle import Bundle
+from gemfi import build_model
+from gemfi.bundle import Bundle, make_bundle
+from gemfi.errors import InputError
 from gemfi.serve import schemas
+from gemfi.serve.about import about
+from gemfi.serve.app import create_app
 from gemfi.serve.pages import KINDS
+from gemfi.serve.service import Service
+from gemfi.serve.settings import Settings
 from support.served import CLASSES, Open, png
 
 
@@ -168,3 +176,20 @@ def test_the_page_loads_nothing_from_elsewhere(row_client: TestClient) -> None:
     if answer.status_code == 200:
         assert "http://" not in answer.text.replace("http://www.w3.org", "")
         assert "https://" not in answer.text or json.dumps("script src") not in answer.text
+
+
+def test_a_model_that_cannot_be_asked_is_refused_at_the_start(rows: Bundle) -> None:
+    model = build_model("softmax", torch.nn.Linear(4, 6), 3, num_features=6)
+    model.sample_shape = (9,)  # and its network takes four
+    with pytest.raises(InputError, match=r"cannot answer an input of the shape \(9,\)"):
+        create_app(make_bundle("own", model))
+    assert rows.policy is not None
+    with pytest.raises(InputError, match="magic"):
+        create_app(rows, policy=replace(rows.policy, score="magic"))
+
+
+def test_long_words_are_searched_for_folders_in_no_time(rows: Bundle) -> None:
+    """A word without a slash is looked at once, not once from each of its letters."""
+    words = {"log": "x" * 300_000, "at": "in '/a/b c/d.csv'", "/a/b": 1}
+    told = about(Service(replace(rows, info=replace(rows.info, metrics=words)), Settings(), None))
+    assert told["metrics"] == {"log": "x" * 300_000, "at": "in 'b d.csv'", "b": 1}

@@ -100,7 +100,7 @@ def type_row(page: Browser, text: str) -> None:
 
 def test_rows_behind_a_token(row_page: Browser) -> None:
     page = row_page
-    give_token(page, "wrong")
+    give_token(page, "wrong–token")  # with a dash that no header can hold
     page.wait("document.querySelector('#token-note').textContent.includes('did not accept')")
     give_token(page, TOKEN)
     page.wait("!document.querySelector('#desk').hidden")
@@ -125,6 +125,27 @@ def test_rows_behind_a_token(row_page: Browser) -> None:
     assert not page.run("document.querySelector('#token-dialog').open")
     expected(page, "401")
     assert page.complaints == []
+
+
+ROW_FORM = """
+  import("/static/rows.js").then((m) => {
+    const told = [];
+    const place = document.createElement("div");
+    const model = { input: { kind: "text", shape: [5] }, feature_names: null };
+    const form = m.rowForm(place, model, {
+      onRow: (row) => told.push(row), onPart: (text) => told.push(text),
+    });
+    for (const text of ["7 8 9", "1,2,3,4,5,6", ""]) form.set(text);
+    return [told, place.querySelectorAll(".fields input").length,
+      place.querySelector("textarea").placeholder];
+  })"""
+
+
+def test_a_text_may_be_shorter_than_the_longest(plain_page: Browser) -> None:
+    told, fields, hint = plain_page.run(ROW_FORM)
+    assert told == [[7, 8, 9], "6 of 5 numbers.", "0 of 5 numbers."]
+    assert fields == 0
+    assert hint.startswith("1 to 5 token ids")
 
 
 def test_without_policy_heads_and_energy(plain_page: Browser, tmp_path: Path) -> None:

@@ -227,6 +227,31 @@ def test_a_p_value_in_words(window: Browser, p: float, text: str) -> None:
     assert call(window, "words", "m.strangeness(a[0], a[1], 'digits')", p, policy) == text
 
 
+def test_a_p_value_within_a_small_class_says_nothing_of_all(window: Browser) -> None:
+    """Of 50 of its class 4 look as strange: that p-value is less than the least of another."""
+    policy = {"least_level": 1 / 11, "calibration": 60}
+    said = call(window, "words", "m.strangeness(a[0], a[1], 'rows')", 5 / 51, policy)
+    assert said == "Of 100 ordinary rows, about 10 look at least this strange."
+    said = call(window, "words", "m.strangeness(a[0], a[1], 'rows')", 2 / 51, policy)
+    assert said == "Of 100 ordinary rows, about 4 look at least this strange."
+
+
+@pytest.mark.parametrize(
+    ("names", "shape", "noun"),
+    [
+        ("0123456789", [1, 28, 28], "digits"),
+        ("0123456789", [3, 32, 32], "images"),
+        ("01", [1, 28, 28], "images"),
+        ("abcdefghij", [1, 28, 28], "images"),
+    ],
+)
+def test_what_ordinary_inputs_are_called(
+    window: Browser, names: str, shape: list[int], noun: str
+) -> None:
+    model = {"classes": [*names], "input": {"kind": "image", "shape": shape}}
+    assert call(window, "words", "m.nouns(a[0])", model) == noun
+
+
 def test_shares_are_honest_at_both_ends(window: Browser) -> None:
     given = [0, 1e-5, 0.0123, 0.5, 0.987, 0.9962, 0.99999, 1, None]
     wanted = ["0%", "<0.1%", "1.2%", "50%", "99%", "99.6%", ">99.9%", "100%", "–"]

@@ -7,10 +7,12 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from starlette.testclient import TestClient
 
 from gemfi.bundle import Bundle
@@ -84,6 +86,19 @@ def test_rows_that_cannot_be_answered(
 def test_an_input_without_a_finite_answer(row_client: TestClient) -> None:
     _, where = error(post(row_client, '{"inputs": [[1e38,-1e38,1e38,-1e38]]}'), 422, "refused")
     assert where == "inputs"
+
+
+@pytest.mark.parametrize(
+    ("body", "place"), [('{"inputs": [[1,2,3,4]]}', "inputs[0]"), ('{"input": [1,2,3,4]}', "input")]
+)
+def test_a_belief_that_is_not_finite(
+    rows: Bundle, open_client: Open, monkeypatch: pytest.MonkeyPatch, body: str, place: str
+) -> None:
+    client = open_client(rows)
+    belief = rows.model.predict(torch.zeros(1, 4))
+    broken = replace(belief, log_weight=torch.full_like(belief.log_weight, torch.nan))
+    monkeypatch.setattr(rows.model, "predict", lambda *_: broken)
+    assert error(post(client, body), 422, "not_finite")[1] == place
 
 
 def bytes_body(value: object) -> str:
@@ -224,6 +239,24 @@ def test_malformed_forms(image_client: TestClient, kind: str, body: bytes, words
     assert words in error(answer, 400, "malformed")[0]
 
 
+def test_a_form_is_not_read_beyond_the_images_allowed(images: Bundle, open_client: Open) -> None:
+    """Parts that are there and a part that cannot be: nobody came so far."""
+    part = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\n\r\n'
+    kind = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = open_client(images, max_inputs=2).post(
+        "/v1/predict", content=4 * part + b"--b garbage", headers=kind
+    )
+    assert error(answer, 413, "too_large") == ("more than the 2 images allowed", "file")
+
+
+def test_a_body_that_ends_in_two_places(row_client: TestClient) -> None:
+    """A proxy in front may have believed the other header."""
+    headers = {**JSON, "Content-Length": "3", "Transfer-Encoding": "chunked"}
+    answer = row_client.post("/v1/predict", content=b"{}", headers=headers)
+    assert "not both" in error(answer, 400, "malformed")[0]
+    assert answer.headers["connection"] == "close"
+
+
 @pytest.mark.parametrize(
     ("query", "place"),
     [
@@ -238,6 +271,8 @@ def test_malformed_forms(image_client: TestClient, kind: str, body: bytes, words
         ("?false_alarm=1e-9", "false_alarm"),
         ("?false_alarm=1e999", "false_alarm"),
         ("?false-alarm=0.1", None),
+        ("?false_alarm=0.1&false_alarm=0.9", None),
+        ("?detail=true&detail=true", None),
     ],
 )
 def test_parameters(row_client: TestClient, query: str, place: str | None) -> None:

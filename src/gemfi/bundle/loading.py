@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gemfi.backbones import Stack
+from gemfi.backbones.attached import Attached
 from gemfi.bundle import legacy
 from gemfi.bundle.bundle import Bundle
 from gemfi.bundle.container import ENDING, Container, read_container
@@ -25,6 +26,11 @@ from gemfi.methods import method
 from gemfi.model import Model, build_model
 
 T = TypeVar("T")
+
+_ATTACHED: Final = (
+    "its backbone is a network that gemfi.attach was given, which is not in the file: give "
+    "load(..., backbone=attach(<a network like it>, ...))"
+)
 
 DEFAULT: Final = "mnist-gem-fi"
 _FACTS: Final = ("calibration", "false_alarm_low", "false_alarm_high")
@@ -165,7 +171,13 @@ def _backbone(
 ) -> nn.Module | str:
     if given is not None:
         module = given.backbone if isinstance(given, Model) else given
+        if not isinstance(module, nn.Module):
+            raise InputError(f"backbone= must be a module, got {type(module).__name__}")
+        if info.network == Attached.__name__ and not isinstance(module, Attached):
+            raise InputError(f"{_ATTACHED}, not the network alone")
         return copy.deepcopy(module)
+    if info.backbone is None and info.network == Attached.__name__:
+        raise InputError(_ATTACHED)
     if info.backbone is None:
         raise InputError(
             f"its backbone is a {info.network} of somebody's own, which is not in the file: give "

@@ -91,7 +91,7 @@ class Predictor:
         return found
 
     def _tried(self) -> Belief:
-        """The belief on an input of zeros, which is decided on, too: better now than at a request."""
+        """The belief on a trial, which is decided on, too: what cannot be fails at the start."""
         try:
             belief = self.model.predict(self._trial())
         except RuntimeError as error:  # by torch, of sizes or numbers

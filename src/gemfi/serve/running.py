@@ -31,7 +31,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found.bind((host, port))
         found.listen(2048)
-    except (OSError, OverflowError, UnicodeError) as error:  # the last of names that cannot be
+    except (OSError, OverflowError, TypeError) as error:  # the last of names that cannot be
         found.close()
         raise InputError(f"cannot listen at {host}, port {port}: {error}") from error
     return found

@@ -52,8 +52,8 @@ export function nouns(model) {
 /** The p-value as a sentence. */
 export function strangeness(p, policy, noun) {
   if (p * (policy.calibration + 1) < 1.5) {
-    const all = policy.calibration ? `the ${policy.calibration.toLocaleString("en")}` : "all";
-    return `Not one of ${all} ordinary ${noun} kept for comparison looks this strange.`;
+    const all = policy.calibration.toLocaleString("en");
+    return `Not one of the ${all} ordinary ${noun} kept for comparison looks this strange.`;
   }
   const { count, total } = counted(p);
   const verb = count === 1 ? "looks" : "look";
