@@ -669,6 +669,10 @@ def test_a_classifier_is_saved_as_one_file(tmp_path: Path) -> None:
     assert found.info.class_names == tuple(map(str, known.classes_))
     assert found.info.feature_names == tuple(frame.columns)
     assert found.policy_for(false_alarm=0.1).level == 0.1
-    assert gemfi.load(known.save(tmp_path / "bare.safetensors")).policy is None
+    usual = gemfi.load(known.save(tmp_path / "usual.safetensors")).policy
+    assert usual is not None
+    assert usual.to_plain()["level"] == known.policy().level == 0.05
+    bare = GEMClassifier(random_state=0, max_steps=5, calibration_fraction=0).fit(frame, labels)
+    assert gemfi.load(bare.save(tmp_path / "bare.safetensors")).policy is None
     with pytest.raises(NotFittedError):
         GEMClassifier().save(tmp_path / "none.safetensors")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from torch import nn
 
 import gemfi
 from gemfi.bundle import make_bundle
@@ -94,3 +96,48 @@ def test_what_a_file_says_does_not_steer_the_terminal() -> None:
     assert "a?[2J, b?" in told
     assert "t?, None epochs" in told
     assert all(each.isprintable() or each == "\n" for each in told)
+
+
+NETWORK = """
+from torch import nn
+
+WIDTH = 3
+
+
+class Net(nn.Sequential):
+    num_features = 4
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(2, 4), nn.Tanh())
+
+
+ready = Net()
+"""
+
+
+@pytest.mark.parametrize("name", ["Net", "ready"])
+def test_a_network_of_ones_own_is_imported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = f"own_network_{name.lower()}"
+    Path(f"{module}.py").write_text(NETWORK)
+    network = nn.Sequential(nn.Linear(2, 4), nn.Tanh())
+    model = gemfi.build_model("edl", network, 2, num_features=4)
+    model.sample_shape = (2,)
+    gemfi.save("model.safetensors", model)
+    np.save("x.npy", np.zeros((3, 2), np.float32))
+    assert main(["predict", "model.safetensors", "x.npy"]) == 2
+    assert "--backbone package.module:name" in capsys.readouterr().err
+    place = f"{module}:{name}"
+    assert main(["predict", "model.safetensors", "x.npy", "--backbone", place]) == 0
+    assert main(["show", "model.safetensors", "--backbone", place]) == 0
+    assert "of your own" in capsys.readouterr().out
+    for wrong, message in [
+        (module, "is named package.module:name"),
+        (f"{module}:Nothing", "no backbone at"),
+        ("nowhere:Net", "no backbone at nowhere:Net"),
+        (f"{module}:WIDTH", "is no torch.nn.Module"),
+    ]:
+        assert main(["show", "model.safetensors", "--backbone", wrong]) == 2
+        assert message in capsys.readouterr().err

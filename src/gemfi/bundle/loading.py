@@ -181,7 +181,7 @@ def _backbone(
     if info.backbone is None:
         raise InputError(
             f"its backbone is a {info.network} of somebody's own, which is not in the file: give "
-            "load(..., backbone=<a module like it>)"
+            "load(..., backbone=<a module like it>), or --backbone package.module:name"
         )
     for name, value in info.backbone.options.items():
         layers = len(value) if isinstance(value, list) else value if name == "depth" else 0

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
+
+from torch import nn
 
 from gemfi.backbones import Blueprint
 from gemfi.bundle.bundle import Bundle
@@ -18,12 +22,14 @@ from gemfi.runs.folder import Run
 from gemfi.runs.spec import RunSpec, task_of
 
 
-def open_model(path: Path | str) -> Bundle:
+def open_model(path: Path | str, backbone: str | None = None) -> Bundle:
     """Open a trained model.
 
     Args:
         path: the folder of a run, a bundle (`.safetensors`), or the name of a bundle that comes
             with the package, such as `mnist-gem-fi`.
+        backbone: where to find the network of a bundle whose backbone was not given by its name,
+            `package.module:name`: a module, or what makes one without arguments.
     """
     file = Path(path)
     if (file.suffix == ENDING and not file.is_dir()) or not file.exists():
@@ -32,8 +38,33 @@ def open_model(path: Path | str) -> Bundle:
                 f"no model {path}: give the folder of a run, as gemfi train prints it, a bundle "
                 f"{ENDING}, or one that comes with the package: {', '.join(bundle_names())}"
             )
-        return load(path)
+        return load(path, backbone=None if backbone is None else imported(backbone))
+    if backbone is not None:
+        raise InputError("--backbone is for bundles: a run knows its network by its name")
     return bundle_of_run(Run.open(file))
+
+
+def imported(place: str) -> nn.Module:
+    """The module at `package.module:name`; code of that package runs.
+
+    Args:
+        place: of a module, or of something that makes one without arguments; the folder of the
+            process is searched as well.
+    """
+    name, _, attribute = place.partition(":")
+    if not name or not attribute:
+        raise InputError(f"a backbone is named package.module:name, got {place!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"no backbone at {place}: {error}") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    made = found if isinstance(found, nn.Module) or not callable(found) else found()
+    if not isinstance(made, nn.Module):
+        raise InputError(f"{place} is no torch.nn.Module, and makes none")
+    return made
 
 
 def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:

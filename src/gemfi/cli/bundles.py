@@ -20,6 +20,7 @@ from gemfi.runs.text import duration, file_size, percent_or_nats
 _Model = tyro.conf.arg(metavar="MODEL")
 _Run = tyro.conf.arg(metavar="RUN")
 _File = tyro.conf.arg(metavar="FILE")
+_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
 _Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
 _SHOWN: Final = ("accuracy", "nll", "ece", "brier", "auroc_error")
 
@@ -48,15 +49,21 @@ def bundle(
     print(f"\nWrote {path} ({file_size(path.stat().st_size)})")
 
 
-def show(model: Annotated[str, tyro.conf.Positional, _Model], *, json: bool = False) -> None:
+def show(
+    model: Annotated[str, tyro.conf.Positional, _Model],
+    backbone: Annotated[str | None, _Backbone] = None,
+    *,
+    json: bool = False,
+) -> None:
     """Tell what is inside of a trained model: method, inputs, classes, policy, numbers, origin.
 
     Args:
         model: a bundle, the folder of a run, or a bundle that comes with the package:
             mnist-gem-fi.
+        backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
         json: everything, as JSON.
     """
-    opened = open_model(model)
+    opened = open_model(model, backbone)
     print(to_json(opened.info.to_plain(), indent=2) if json else describe(opened))
 
 
@@ -120,12 +127,12 @@ def _listed(names: tuple[str, ...], most: int = 12) -> str:
 
 
 def _policy(bundle: Bundle) -> str:
+    kept = "" if bundle.calibration is None else f"from {len(bundle.calibration):,} calibration"
     if bundle.policy is None:
-        return "none; it predicts, and does not decide"
+        found = "none; it predicts, and does not decide"
+        return f"{found}\n--policy makes one, {kept} samples inside" if kept else found
     summary = bundle.policy.summary().removeprefix("Policy ")
-    if bundle.calibration is not None:
-        summary += f"\nany other goal, from {len(bundle.calibration):,} calibration samples inside"
-    return summary
+    return f"{summary}\nany other goal, {kept} samples inside" if kept else summary
 
 
 def _metrics(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:

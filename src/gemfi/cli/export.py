@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _File = tyro.conf.arg(metavar="FILE", help_behavior_hint="")
 _Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
+_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
 _Data = tyro.conf.arg(metavar="DATA ...", help_behavior_hint="")
 _ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
 _INDENT: Final = " " * 10
@@ -34,6 +35,7 @@ def export(
     int8: Annotated[str | None, _File] = None,
     program: Annotated[str | None, _File] = None,
     policy: Annotated[str | None, _Goal] = None,
+    backbone: Annotated[str | None, _Backbone] = None,
     data: Annotated[tuple[str, ...], _Data] = (),
     inputs: int = 1000,
 ) -> None:
@@ -51,6 +53,7 @@ def export(
         program: a file .pt2 to write, for torch.export.load.
         policy: what to decide by, such as false_alarm=0.05,risk=0.02, in place of the policy that
             the model comes with.
+        backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
         data: inputs to compare on: the name of a task, of which validation and OOD-validation data
             are taken, or files as for gemfi predict; without any, random ones.
         inputs: how many of them, of each set of a task.
@@ -66,7 +69,7 @@ def export(
     if files.keys() & {"onnx", "int8"}:
         require_all()
     goal = None if policy is None else Goal.parse(policy)
-    bundle = open_model(model)
+    bundle = open_model(model, backbone)
     deployed = Deployed(bundle.model, bundle.policy if goal is None else fit_policy(bundle, goal))
     given = gather(bundle, deployed, data, inputs)
     print(_heading(bundle, deployed, given))

@@ -17,6 +17,7 @@ from gemfi.scoring.writers import check_output
 
 _Inputs = tyro.conf.arg(metavar="INPUT ...")
 _Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
+_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
 
 
@@ -25,6 +26,7 @@ def predict(
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional, _Inputs],
     policy: Annotated[str | None, _Goal] = None,
     out: Annotated[str | None, _Path] = None,
+    backbone: Annotated[str | None, _Backbone] = None,
     batch_size: int = 512,
     *,
     probs: bool = False,
@@ -44,12 +46,13 @@ def predict(
             of the policy of a bundle; it is fitted on the calibration data that a bundle remembers,
             or on those of the run's task.
         out: .csv, .jsonl or .parquet; without it the first rows are shown.
+        backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
         batch_size: inputs of a forward pass.
         probs: also write the probability of each class.
         quiet: print nothing but errors.
     """
     goal = None if policy is None else Goal.parse(policy)
-    bundle = open_model(model)
+    bundle = open_model(model, backbone)
     files, target = find_inputs(inputs), None if out is None else Path(out)
     if target is not None:
         check_output(target, files)  # before the policy, which takes its time

@@ -26,6 +26,7 @@ _NEEDED: Final[Mapping[str, str]] = {  # module -> package of the extra `serve`
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _Model = tyro.conf.arg(metavar="MODEL", help_behavior_hint="")
 _Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
+_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
 _File = tyro.conf.arg(metavar="FILE", help_behavior_hint="")
 
 
@@ -34,6 +35,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     policy: Annotated[str | None, _Goal] = None,
+    backbone: Annotated[str | None, _Backbone] = None,
     token_file: Annotated[str | None, _File] = None,
     settings: Annotated[Settings, tyro.conf.arg(name="")] = Settings(),  # noqa: B008
     *,
@@ -53,6 +55,7 @@ def serve(
         port: to listen at; 0 for any that is free.
         policy: what to decide by, such as false_alarm=0.05,risk=0.02, in place of the policy of
             the bundle.
+        backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
         token_file: a file with a token, which /v1 and /metrics then ask for; so does the variable
             GEMFI_TOKEN.
         settings: limits, times and the monitor.
@@ -65,7 +68,7 @@ def serve(
 
     settings = replace(settings, token=read_token(token_file))
     goal = None if policy is None else Goal.parse(policy)
-    bundle = _opened(model, demo=demo)
+    bundle = _opened(model, backbone, demo=demo)
     app = create_app(bundle, settings, None if goal is None else fit_policy(bundle, goal))
     listening = listen(host, port)
     log_to_stderr()
@@ -102,12 +105,12 @@ def read_token(file: str | None) -> bytes | None:
         raise InputError(f"cannot read the token in {file}: {error.strerror}") from error
 
 
-def _opened(model: str | None, *, demo: bool) -> Bundle:
+def _opened(model: str | None, backbone: str | None, *, demo: bool) -> Bundle:
     if demo and model is not None:
         raise InputError(f"--demo serves a model of its own: leave {model} or --demo out")
     if not demo and model is None:
         raise InputError("give a MODEL to serve, or --demo")
-    return bundled() if model is None else open_model(model)
+    return bundled() if model is None else open_model(model, backbone)
 
 
 def _greeting(bundle: Bundle, url: str, settings: Settings, *, is_local: bool) -> str:

@@ -41,6 +41,7 @@ Floats = npt.NDArray[np.float64]
 Columns = dict[str, Floats]
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
+_DECIDABLE: Final = 19  # calibration samples, for a false-alarm rate of 5 %
 _LEARNING_RATE: Final = 2e-3
 
 
@@ -265,11 +266,14 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             path: of the file, which ends in `.safetensors`.
-            goal: of a policy to save with it, as of `policy`; none by default.
+            goal: of the policy to save with it, as of `policy`; by default that of `decide`, if
+                there are calibration samples for it.
             goals: likewise.
         """
         check_is_fitted(self)
-        policy = None if goal is None and not goals else self.policy(goal, **goals)
+        wanted = goal is not None or bool(goals)
+        known = self.calibration_ is not None and len(self.calibration_) >= _DECIDABLE
+        policy = self.policy(goal, **goals) if wanted or known else None
         return save(
             path,
             self.model_,
