@@ -266,14 +266,12 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             path: of the file, which ends in `.safetensors`.
-            goal: of the policy to save with it, as of `policy`; by default that of `decide`, if
-                there are calibration samples for it.
+            goal: of its policy, as of `policy`; by default that of `decide`, if it can be kept.
             goals: likewise.
         """
         check_is_fitted(self)
-        wanted = goal is not None or bool(goals)
         known = self.calibration_ is not None and len(self.calibration_) >= _DECIDABLE
-        policy = self.policy(goal, **goals) if wanted or known else None
+        policy = self.policy(goal, **goals) if goal is not None or goals or known else None
         return save(
             path,
             self.model_,
