@@ -17,7 +17,7 @@ SHOWS = {  # example -> what its output must hold
     "tabular_pipeline": (r"test accuracy (0\.9|1\.0)", r"aleatoric", r"first: \w+: label \w+"),
     "frozen_backbone": (r"accuracy 9\d\.\d %", r"noise: AUROC (9\d|100)\.\d"),
     "text": (r"accuracy (9\d|100)\.", r"new topic (9\d|100)\."),
-    "choosing_a_threshold": (r"at most 5\.00% of known inputs", r"one input: \w+: label \d"),
+    "choosing_a_threshold": (r"at most 5% of known inputs", r"one input: \w+: label \d"),
     "monitoring_a_stream": (r"alarm   none", r"FIRED at input"),
     "comparing_methods": (r"softmax", r"daedl", r"gem-fi .* by unfamiliarity"),
     "reading_the_decomposition": (r"total = aleatoric \+ within", r"one image of an 8 or 9"),
