@@ -198,6 +198,18 @@ _NEEDS: dict[Score, str | None] = {  # score -> the field of a belief that it ca
     density: "log_density",
     unfamiliarity: "log_familiarity",
 }
+MAIN = (
+    "max_prob",
+    "entropy",
+    "expected_entropy",
+    "disagreement",
+    "mutual_information",
+    "evidence",
+    "energy",
+    "unfamiliarity",
+)
+"""The scores that files, graphs and answers hold, where the method has them."""
+
 SCORES: dict[str, Score] = {score.__name__: score for score in _NEEDS}
 
 

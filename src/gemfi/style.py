@@ -5,7 +5,6 @@ Colours are those of Okabe and Ito, which readers with a colour deficiency can t
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemfi.errors import InputError
+from gemfi.extras import require_module
 from gemfi.files import write_atomically
 
 if TYPE_CHECKING:
@@ -129,10 +129,7 @@ def styled() -> Iterator[None]:
 
 def require_matplotlib() -> None:
     """Say how to install it where it is not there."""
-    try:
-        importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise InputError(f"figures need matplotlib ({error}): pip install 'gemfi[plot]'") from error
+    require_module("matplotlib.figure", "drawing figures")
 
 
 def write_figure(figure: Figure, path: Path) -> None:

@@ -213,7 +213,7 @@ SHAPE = tuple(load_tensors(GOOD)[WEIGHT].shape)
         ("policy.reference.0", torch.tensor([2.0, 1.0]).double(), "expected sorted numbers"),
         ("policy.reference.0", torch.tensor([1.0, torch.nan]).double(), "holds NaN"),
         ("policy.reference.2", torch.zeros(3).double(), "missing or incomplete"),
-        ("calibration.score", torch.zeros(3).double(), "columns of different lengths"),
+        ("calibration.score", torch.zeros(3).double(), "readings need arrays of one length"),
         ("calibration.wrong", None, "the tensor wrong is missing"),
         ("calibration.doubt", torch.zeros(3), "is not a column of torch.float64"),
         ("calibration.label", torch.full((500,), 2), "labels that are none of 2 classes"),

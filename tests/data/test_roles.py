@@ -317,6 +317,7 @@ REVIEWED = {
     "model.py Model.predict": "asks",
     "bundle/bundle.py Bundle.predict": "asks",
     "bundle/bundle.py Bundle.decide": "asks",
+    "bundle/runs.py _fitted": "hands the calibration and OOD-validation data to Policy.fit",
     "bundle/saving.py save": "hands it to make_bundle",
     "bundle/saving.py make_bundle": "hands it to _observed",
     "bundle/saving.py _class_names": "reads the names of the classes",

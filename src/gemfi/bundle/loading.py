@@ -156,8 +156,6 @@ def _build(
             num_features=info.num_features // (copies if alone else 1),
             **({} if info.backbone is None or backbone is not None else info.backbone.arguments()),
         )
-    if info.backbone is not None and backbone is None:
-        model.blueprint = info.backbone
     if info.channels is not None:
         model.input_mean = torch.zeros(_checked_count(info.channels, shapes))
         model.input_std = torch.ones(info.channels)
@@ -273,8 +271,6 @@ def _calibration(tensors: Mapping[str, Tensor], num_classes: int) -> Readings | 
     label = found["label"]
     if len(label) and not 0 <= label.min() <= label.max() < num_classes:
         raise InputError(f"the calibration data have labels that are none of {num_classes} classes")
-    if len({len(each) for each in found.values()}) > 1:
-        raise InputError("the calibration data have columns of different lengths")
     return Readings(**found)
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from torch import nn
 
-from gemfi.backbones import Blueprint
 from gemfi.bundle.bundle import Bundle
 from gemfi.bundle.container import ENDING
 from gemfi.bundle.loading import bundle_names, load
 from gemfi.bundle.saving import make_bundle
-from gemfi.data import TASKS, Task
+from gemfi.data import TASKS, Split, Task
 from gemfi.decisions import Goal, Policy
 from gemfi.errors import InputError
+from gemfi.model import Model
 from gemfi.plain import from_plain, to_plain
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
@@ -82,14 +82,14 @@ def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
         "spec": run.spec.to_plain(),
         "facts": to_plain(facts),
     }
-    calibration = policy = None
+    calibration: Split | None = None
+    policy: Policy | Goal | str | None = goal
     if goal is not None:
         wanted = Goal.of(goal, {})
         task = _task(run.spec, facts, str(run.folder))
         calibration = task.calibration
-        ood = task.ood_validation if wanted.needs_ood else None
-        policy = Policy.fit(run.model, calibration, wanted, ood_validation=ood)
-    run.model.blueprint = Blueprint(run.spec.backbone, run.spec.backbone_options)
+        if wanted.needs_ood:
+            policy = _fitted(run.model, task, wanted)
     return make_bundle(
         run.folder.name,
         run.model,
@@ -120,9 +120,12 @@ def fit_policy(bundle: Bundle, goal: Goal) -> Policy:
         )
     spec = RunSpec.from_plain(origin["spec"], f"{bundle.name}: spec")
     facts = from_plain(TaskFacts, origin["facts"], f"{bundle.name}: facts")
-    task = _task(spec, facts, bundle.name)
+    return _fitted(bundle.model, _task(spec, facts, bundle.name), goal)
+
+
+def _fitted(model: Model, task: Task, goal: Goal) -> Policy:
     ood = task.ood_validation if goal.needs_ood else None
-    return Policy.fit(bundle.model, task.calibration, goal, ood_validation=ood)
+    return Policy.fit(model, task.calibration, goal, ood_validation=ood)
 
 
 def _task(spec: RunSpec, facts: TaskFacts, name: str) -> Task:

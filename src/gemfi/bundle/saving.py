@@ -23,20 +23,10 @@ from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.plain import to_plain
 from gemfi.runs.record import environment
-from gemfi.scores import SCORES, available
+from gemfi.scores import MAIN, SCORES, available
 
 QUANTILES: Final = 201
-REFERENCES: Final = (
-    "max_prob",
-    "entropy",
-    "expected_entropy",
-    "disagreement",
-    "mutual_information",
-    "evidence",
-    "energy",
-    "density",
-    "unfamiliarity",
-)
+REFERENCES: Final = (*MAIN, "density")
 """Scores whose quantiles on calibration data are kept, where the method has them."""
 
 MODEL: Final = "model."

@@ -10,6 +10,7 @@ import tyro
 
 from gemfi.bundle import Bundle, bundle_of_run, open_model, write_bundle
 from gemfi.bundle.container import check_ending
+from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
 from gemfi.files import to_json
@@ -17,18 +18,15 @@ from gemfi.methods import METHODS
 from gemfi.runs import Run
 from gemfi.runs.text import duration, file_size, percent_or_nats
 
-_Model = tyro.conf.arg(metavar="MODEL")
 _Run = tyro.conf.arg(metavar="RUN")
 _File = tyro.conf.arg(metavar="FILE")
-_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
-_Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
 _SHOWN: Final = ("accuracy", "nll", "ece", "brier", "auroc_error")
 
 
 def bundle(
     run: Annotated[str, tyro.conf.Positional, _Run],
     out: Annotated[str, tyro.conf.Positional, _File],
-    policy: Annotated[str | None, _Goal] = None,
+    policy: options.Goal = None,
 ) -> None:
     """Write a finished run as one file, model.safetensors, that holds all that it takes to use it.
 
@@ -50,8 +48,8 @@ def bundle(
 
 
 def show(
-    model: Annotated[str, tyro.conf.Positional, _Model],
-    backbone: Annotated[str | None, _Backbone] = None,
+    model: options.Model,
+    backbone: options.Backbone = None,
     *,
     json: bool = False,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import tyro
 
 from gemfi.bundle import Bundle, fit_policy, open_model
+from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
 from gemfi.files import write_atomically
@@ -21,21 +22,18 @@ if TYPE_CHECKING:
     from gemfi.export.inputs import Given
     from gemfi.export.writing import Graph
 
-_File = tyro.conf.arg(metavar="FILE", help_behavior_hint="")
-_Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
-_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
 _Data = tyro.conf.arg(metavar="DATA ...", help_behavior_hint="")
 _ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
 _INDENT: Final = " " * 10
 
 
 def export(
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
-    onnx: Annotated[str | None, _File] = None,
-    int8: Annotated[str | None, _File] = None,
-    program: Annotated[str | None, _File] = None,
-    policy: Annotated[str | None, _Goal] = None,
-    backbone: Annotated[str | None, _Backbone] = None,
+    model: options.Model,
+    onnx: options.File = None,
+    int8: options.File = None,
+    program: options.File = None,
+    policy: options.Goal = None,
+    backbone: options.Backbone = None,
     data: Annotated[tuple[str, ...], _Data] = (),
     inputs: int = 1000,
 ) -> None:

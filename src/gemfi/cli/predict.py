@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from gemfi.bundle import fit_policy, open_model
+from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import CheckFailedError
 from gemfi.scoring import Scored, score_files
@@ -16,17 +17,15 @@ from gemfi.scoring.scoring import SHOWN
 from gemfi.scoring.writers import check_output
 
 _Inputs = tyro.conf.arg(metavar="INPUT ...")
-_Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
-_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
 
 
 def predict(
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    model: options.Model,
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional, _Inputs],
-    policy: Annotated[str | None, _Goal] = None,
+    policy: options.Goal = None,
     out: Annotated[str | None, _Path] = None,
-    backbone: Annotated[str | None, _Backbone] = None,
+    backbone: options.Backbone = None,
     batch_size: int = 512,
     *,
     probs: bool = False,

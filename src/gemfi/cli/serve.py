@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,31 +10,25 @@ from typing import Annotated, Final
 import tyro
 
 from gemfi.bundle import Bundle, bundled, fit_policy, open_model
+from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
+from gemfi.extras import require_module
 from gemfi.serve.settings import Settings
 
 TOKEN: Final = "GEMFI_TOKEN"  # noqa: S105 - the name of a variable
-_NEEDED: Final[Mapping[str, str]] = {  # module -> package of the extra `serve`
-    "fastapi": "fastapi",
-    "uvicorn": "uvicorn",
-    "python_multipart": "python-multipart",
-    "PIL.Image": "pillow",
-}
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _Model = tyro.conf.arg(metavar="MODEL", help_behavior_hint="")
-_Goal = tyro.conf.arg(metavar="GOAL", help_behavior_hint="")
-_Backbone = tyro.conf.arg(metavar="MODULE:NAME", help_behavior_hint="")
-_File = tyro.conf.arg(metavar="FILE", help_behavior_hint="")
+_NEEDED: Final = ("fastapi", "uvicorn", "python_multipart", "PIL.Image")
 
 
 def serve(
     model: Annotated[str | None, tyro.conf.Positional, _Model] = None,
     host: str = "127.0.0.1",
     port: int = 8080,
-    policy: Annotated[str | None, _Goal] = None,
-    backbone: Annotated[str | None, _Backbone] = None,
-    token_file: Annotated[str | None, _File] = None,
+    policy: options.Goal = None,
+    backbone: options.Backbone = None,
+    token_file: options.File = None,
     settings: Annotated[Settings, tyro.conf.arg(name="")] = Settings(),  # noqa: B008
     *,
     demo: bool = False,
@@ -61,7 +53,8 @@ def serve(
         settings: limits, times and the monitor.
         demo: serve mnist-gem-fi, to draw a digit on the page.
     """
-    require_extra()
+    for name in _NEEDED:
+        require_module(name, "the server")
     from gemfi.serve.app import create_app  # noqa: PLC0415 - optional
     from gemfi.serve.logs import log_to_stderr  # noqa: PLC0415 - optional
     from gemfi.serve.running import address, listen, run  # noqa: PLC0415 - optional
@@ -75,21 +68,6 @@ def serve(
     is_local = host in _LOCAL
     print(_greeting(bundle, address(listening), settings, is_local=is_local), flush=True)
     run(app, listening)
-
-
-def require_extra() -> None:
-    """Refuse to begin without the packages of the extra `serve`."""
-    lacking = [package for module, package in _NEEDED.items() if not _is_there(module)]
-    if lacking:
-        raise InputError(f"the server needs {', '.join(lacking)}: pip install 'gemfi[serve]'")
-
-
-def _is_there(module: str) -> bool:
-    try:
-        importlib.import_module(module)
-    except ImportError:
-        return False
-    return True
 
 
 def read_token(file: str | None) -> bytes | None:

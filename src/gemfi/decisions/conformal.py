@@ -43,6 +43,16 @@ class Reference:
         """Whether there is a group for each predicted class."""
         return len(self.groups) > 1
 
+    @property
+    def size(self) -> int:
+        """Scores in all groups."""
+        return sum(len(group) for group in self.groups)
+
+    @property
+    def least_level(self) -> float:
+        """The smallest p-value that every group has, and so the least rate that can be asked."""
+        return 1 / (min(len(group) for group in self.groups) + 1)
+
     def p_values(self, scores: Floats, labels: Ints) -> Floats:
         """P-values (N,) of scores with predicted labels."""
         values = checked_scores(scores, "scores")
@@ -69,12 +79,11 @@ class Reference:
         few = [each for each, group in enumerate(self.groups) if len(group) < needed]
         if not few:
             return
-        least = 1 / (min(len(group) for group in self.groups) + 1)
         if not self.is_conditional:
             raise InputError(
                 f"a false-alarm rate of {level:g} needs {stages * (needed - 1) + 1} or more "
                 f"calibration samples{_shared(needed, stages)}, but there are "
-                f"{len(self.groups[0])}: give more, or a rate of {least:.3g} or more"
+                f"{len(self.groups[0])}: give more, or a rate of {self.least_level:.3g} or more"
             )
         shown = ", ".join(str(each) if names is None else names[each] for each in few[:5])
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""

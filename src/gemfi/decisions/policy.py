@@ -339,9 +339,8 @@ def _parts(observed: Readings, count: int, seed: int) -> list[Readings]:
 
 def _rates(reference: Reference, level: float) -> dict[str, float]:
     low, high = reference.rate_interval(level) if level > 0 else (0.0, 0.0)
-    count = sum(len(group) for group in reference.groups)
     return {
-        "calibration": float(count),
+        "calibration": float(reference.size),
         "false_alarm_low": low,
         "false_alarm_high": high,
     }

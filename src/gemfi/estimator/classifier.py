@@ -22,6 +22,7 @@ from gemfi.belief import Belief
 from gemfi.bundle import save
 from gemfi.data import Role, Split
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
+from gemfi.decisions.conformal import least_samples
 from gemfi.errors import InputError
 from gemfi.estimator.budget import FEWEST, Budget, Parts, choose_budget, split_parts
 from gemfi.estimator.building import build, draw_seed, finished
@@ -41,7 +42,6 @@ Floats = npt.NDArray[np.float64]
 Columns = dict[str, Floats]
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
-_DECIDABLE: Final = 19  # calibration samples, for a false-alarm rate of 5 %
 _LEARNING_RATE: Final = 2e-3
 
 
@@ -270,7 +270,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             goals: likewise.
         """
         check_is_fitted(self)
-        known = self.calibration_ is not None and len(self.calibration_) >= _DECIDABLE
+        known = self.calibration_ is not None and len(self.calibration_) >= least_samples(0.05)
         policy = self.policy(goal, **goals) if goal is not None or goals or known else None
         return save(
             path,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 
 from gemfi._version import __version__
+from gemfi.decisions import Verdict
 from gemfi.export.deployed import Deployed
 from gemfi.files import to_json
 
@@ -25,7 +26,7 @@ found = dict(zip(names, session.run(None, {{"input": x}})))
 print(classes[found["label"][0]], found["probs"].max(){decision})
 """
 
-_DECISION: Final = ', ["accept", "abstain", "unfamiliar"][found["decision"][0]]'
+_DECISION: Final = f', {[str(each) for each in Verdict]}[found["decision"][0]]'
 
 
 def metadata(deployed: Deployed, class_names: tuple[str, ...], name: str) -> dict[str, str]:
@@ -47,7 +48,7 @@ def metadata(deployed: Deployed, class_names: tuple[str, ...], name: str) -> dic
     }
     if deployed.policy is not None:
         entries["policy"] = to_json(_policy(deployed))
-        entries["decision"] = to_json({"0": "accept", "1": "abstain", "2": "unfamiliar"})
+        entries["decision"] = to_json({str(int(each)): str(each) for each in Verdict})
     return entries
 
 
@@ -86,5 +87,5 @@ def _policy(deployed: Deployed) -> dict[str, Any]:
         "level": policy.level,
         "doubt": policy.doubt,
         "threshold": None if math.isinf(policy.threshold) else policy.threshold,
-        "calibration": sum(len(group) for group in policy.reference.groups),
+        "calibration": policy.reference.size,
     }

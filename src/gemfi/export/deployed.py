@@ -13,21 +13,10 @@ from gemfi.decisions import Policy, Verdict
 from gemfi.decisions.conformal import Reference
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.scores import SCORES, available, score_of
+from gemfi.scores import MAIN, SCORES, available, score_of
 from gemfi.spectral import OFF, SpectralLayer
 
 Outputs = dict[str, Tensor]
-
-NAMES: Final = (
-    "max_prob",
-    "entropy",
-    "expected_entropy",
-    "disagreement",
-    "mutual_information",
-    "evidence",
-    "energy",
-)
-"""Scores that every graph gives, where the method has them: those of `SCORES`, with their sign."""
 
 BLOCKED: Final = ("dissonance",)
 """Scores that are computed in blocks, whose number depends on the batch."""
@@ -42,8 +31,8 @@ class Deployed(nn.Module):
     `model.predict` and a policy have it. Outputs, each of (B,) but for the first:
 
     - `probs` (B, C) and `label`, the most probable class;
-    - the scores of `NAMES` that the method has, and the method's epistemic score. Higher is more
-      uncertain: `max_prob` is 1 − max p;
+    - the scores of `gemfi.scores.MAIN` that the method has, and its own epistemic score. Higher is
+      more uncertain: `max_prob` is 1 − max p;
     - with a policy `p_value`, and `decision`: 0 accept, 1 abstain, 2 unfamiliar.
 
     A NaN in an input has the smallest p-value there is, and is never accepted.
@@ -119,9 +108,7 @@ class Deployed(nn.Module):
             accepted = score_of(belief, self.policy.doubt) <= self.threshold
             verdict = torch.where(accepted, int(Verdict.ACCEPT), int(Verdict.ABSTAIN))
             found["p_value"] = p
-            found["decision"] = torch.where(
-                p <= self.policy.level, int(Verdict.UNFAMILIAR), verdict
-            )
+            found["decision"] = torch.where(p <= self.level, int(Verdict.UNFAMILIAR), verdict)
         return found
 
     def _predicted(self, belief: Belief) -> Outputs:
@@ -136,7 +123,7 @@ class Deployed(nn.Module):
         if self.policy is not None:
             for name in (self.policy.score, self.policy.doubt):
                 score_of(belief, name)  # says what is missing
-        wanted = dict.fromkeys((*NAMES, self.model.head.named_scores["epistemic"]))
+        wanted = dict.fromkeys((*MAIN, self.model.head.named_scores["epistemic"]))
         return [name for name in wanted if name in known]
 
 

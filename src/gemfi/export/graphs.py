@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +12,7 @@ from torch.export import Dim, ExportedProgram
 
 from gemfi.errors import InputError
 from gemfi.export.deployed import Deployed
-from gemfi.export.packages import require, require_onnx
+from gemfi.export.packages import quiet, require
 from gemfi.export.special import REWRITTEN
 
 INPUT: Final = "input"
@@ -28,7 +25,7 @@ def to_program(deployed: Deployed) -> ExportedProgram:
     """The module as a graph of torch's operators, for any size of a batch."""
     batch = {INPUT: {0: Dim("batch", min=1)}}
     try:
-        with _quiet():
+        with quiet():
             return torch.export.export(
                 deployed, (deployed.example(),), dynamic_shapes=batch, strict=False
             )
@@ -39,7 +36,7 @@ def to_program(deployed: Deployed) -> ExportedProgram:
 def program_bytes(program: ExportedProgram) -> bytes:
     """The contents of a .pt2 file, which `torch.export.load` reads without gemfi."""
     buffer = io.BytesIO()
-    with _quiet():
+    with quiet():
         torch.export.save(program, buffer)
     return buffer.getvalue()
 
@@ -51,7 +48,8 @@ def to_onnx(deployed: Deployed, program: ExportedProgram | None = None) -> Any:
         deployed: the module.
         program: of `to_program`, where there is one already.
     """
-    require_onnx()
+    for name in ("onnx", "onnxscript"):
+        require(name)
     program = to_program(deployed) if program is None else program
     try:
         return _tidied(convert(program, deployed.output_names))
@@ -66,7 +64,7 @@ def convert(program: ExportedProgram, outputs: Sequence[str]) -> Any:
         program: of torch.export.
         outputs: their names, in order.
     """
-    with _quiet():
+    with quiet():
         made = torch.onnx.export(
             program.run_decompositions(dict(REWRITTEN)),
             (),
@@ -137,23 +135,6 @@ def _not_exportable(deployed: Deployed, error: Exception) -> InputError:
     return InputError(
         f"{deployed.model.head.info.name} on {network} cannot become a graph: {reason}"
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the exporter's own messages; what matters is raised, and the result is checked."""
-    names = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [each.level for each in loggers]
-    try:
-        for each in loggers:
-            each.setLevel(logging.ERROR)
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)
 
 
 def with_metadata(proto: Any, entries: Mapping[str, str]) -> Any:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +15,7 @@ from gemfi import metrics
 from gemfi.data import Role, Split, require_role
 from gemfi.errors import InputError
 from gemfi.export.graphs import BACKBONE
-from gemfi.export.packages import require
+from gemfi.export.packages import quiet, require
 from gemfi.export.parity import Arrays, Runner
 
 KINDS: Final[Mapping[str, str]] = {"Conv": "convolution", "Gemm": "matrix product"} | {
@@ -61,7 +58,7 @@ def quantised(proto: Any) -> Quantised:
         raise InputError(
             "the network of this model has no convolution and no matrix product to quantise"
         )
-    with tempfile.TemporaryDirectory() as folder, _quiet():
+    with tempfile.TemporaryDirectory() as folder, quiet():
         out = Path(folder) / "int8.onnx"
         tools.quantize_dynamic(
             proto,
@@ -115,16 +112,3 @@ def _is_layer(node: Any, weights: set[str]) -> bool:
 def _names(node: Any) -> list[str]:
     """A Gemm becomes a MatMul of another name before it is quantised."""
     return [node.name, f"{node.name}_MatMul"] if node.op_type == "Gemm" else [node.name]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the advice of the tool to run another one first."""
-    logger = logging.getLogger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logger.setLevel(level)

@@ -9,19 +9,11 @@ import numpy as np
 
 from gemfi.belief import Belief
 from gemfi.decisions import Decisions, Policy
-from gemfi.scores import SCORES, available
+from gemfi.scores import MAIN, SCORES, available
 
 Column = tuple[str, type]
 
-WRITTEN: Final = (
-    "entropy",
-    "expected_entropy",
-    "disagreement",
-    "mutual_information",
-    "evidence",
-    "energy",
-    "unfamiliarity",
-)
+WRITTEN: Final = tuple(name for name in MAIN if name != "max_prob")  # the confidence tells it
 """Scores that have a column, where the method has them; higher is more uncertain."""
 
 

@@ -57,15 +57,10 @@ def policy_about(policy: Policy) -> dict[str, Any]:
         "level": policy.level,
         "threshold": policy.threshold if math.isfinite(policy.threshold) else None,
         "goal": str(policy.goal),
-        "calibration": sum(len(group) for group in policy.reference.groups),
-        "least_level": least_level(policy),
+        "calibration": policy.reference.size,
+        "least_level": policy.reference.least_level,
         "facts": dict(policy.facts),
     }
-
-
-def least_level(policy: Policy) -> float:
-    """The smallest p-value that there is, and so the least false-alarm rate that can be asked."""
-    return 1 / (min(len(group) for group in policy.reference.groups) + 1)
 
 
 def _plain(value: Any) -> Any:

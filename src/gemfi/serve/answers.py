@@ -34,14 +34,14 @@ def predictions(
         decisions: on the same inputs; None without a policy.
         doubt: (N,) that they were made by.
     """
-    probs = belief.probs()
+    log_probs = belief.log_probs()
     split = uncertainty(belief)
     parts = np.stack([_array(getattr(split, name)) for name in _PARTS], axis=1)
     values = np.stack([_array(score_of(belief, name)) for name in scores], axis=1)
     nothing = [None] * len(belief)
     rows = zip(
-        belief.labels().tolist(),
-        finite(_array(probs)),
+        log_probs.argmax(dim=1).tolist(),
+        finite(_array(log_probs.exp())),
         nothing if decisions is None else decisions.names(),
         nothing if decisions is None else finite(decisions.p_value),
         nothing if doubt is None else finite(doubt),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gemfi.serve import schemas
-from gemfi.serve.about import least_level
 from gemfi.serve.metrics import CONTENT_TYPE
 from gemfi.serve.service import Service
 
@@ -114,7 +113,7 @@ def _parameters(service: Service) -> list[dict[str, Any]]:
     if service.policy is not None:
         schema = {
             "type": "number",
-            "minimum": least_level(service.policy),
+            "minimum": service.policy.reference.least_level,
             "exclusiveMaximum": 1,
         }
         found.append(

@@ -14,8 +14,7 @@ from gemfi.belief import Belief
 from gemfi.bundle import Bundle
 from gemfi.decisions import Decisions, Policy, Readings, read_belief
 from gemfi.errors import InputError
-from gemfi.scores import available
-from gemfi.scoring.rows import WRITTEN
+from gemfi.scores import MAIN, available
 from gemfi.serve.answers import Plain, details, predictions
 from gemfi.serve.formats import InputFormat
 from gemfi.serve.settings import Settings
@@ -85,7 +84,7 @@ class Predictor:
         has = {*available(belief), *belief.extra}
         used = () if self.policy is None else (self.policy.score, self.policy.doubt)
         watched = () if self.watch is None else (self.watch.score,)
-        wanted = dict.fromkeys(("max_prob", *WRITTEN, *used, *watched, *referenced))
+        wanted = dict.fromkeys((*MAIN, *used, *watched, *referenced))
         found = tuple(name for name in wanted if name in has)
         predictions(belief, self.class_names, found)  # whose first time takes long
         return found

@@ -11,7 +11,7 @@ from scipy import ndimage
 
 from gemfi.data.corruptions.record import Constants, Floats, Rngs, quantised, stacked
 from gemfi.data.corruptions.sampling import bilinear
-from gemfi.data.readers.base import require_module
+from gemfi.extras import require_module
 
 
 def brightness(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,6 @@ PathLike = str | os.PathLike[str]
 
 MAX_BYTES: Final = 4 * 2**30
 """No file may claim more than this in memory: a few bytes can claim petabytes."""
-
-_EXTRA: Final = {"PIL": "pillow"}  # module -> package of the extra `data`
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,19 +61,6 @@ def require_folder(path: PathLike) -> Path:
         what = "is a file, not a folder" if path.exists() else "does not exist"
         raise InputError(f"{path} {what}")
     return path
-
-
-def require_module(name: str, purpose: str) -> Any:
-    """Import an optional dependency, or say how to install it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        if package in _EXTRA:
-            advice = f"{_EXTRA[package]}: pip install 'gemfi[data]'"
-        else:
-            advice = f"{package}: pip install {package}"
-        raise InputError(f"{purpose} needs {advice} ({error})") from error
 
 
 def checked_labels(

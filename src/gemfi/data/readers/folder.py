@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from gemfi.data.readers import base
 from gemfi.errors import InputError
+from gemfi.extras import require_module
 
 Mode = Literal["RGB", "L"]
 Filter = Literal["lanczos", "box"]
@@ -130,7 +131,7 @@ def read_image(
     max_pixels: int = MAX_PIXELS,
 ) -> npt.NDArray[np.uint8]:
     """One image, (C, H, W); arguments as in `read_image_folder`."""
-    base.require_module("PIL.Image", "reading images")
+    require_module("PIL.Image", "reading images")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _read(path, _Recipe(mode, size, "lanczos", max_pixels, crop))
@@ -203,7 +204,7 @@ def _images_among(files: Iterable[Path]) -> list[Path]:
 
 def _read_all(files: Sequence[Path], recipe: _Recipe) -> npt.NDArray[np.uint8]:
     """(N, C, H, W) of the files in that order."""
-    base.require_module("PIL.Image", "reading images")
+    require_module("PIL.Image", "reading images")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pillow's, on sizes and metadata: sizes are checked here
         return _stacked(files, recipe)

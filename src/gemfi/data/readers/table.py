@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from gemfi.data.readers import base
 from gemfi.errors import InputError
+from gemfi.extras import require_module
 
 _SAFE_PYARROW: Final = (14, 0, 1)  # before it, a parquet file could make pyarrow unpickle
 
@@ -138,8 +139,8 @@ def _rows(path: base.PathLike, delimiter: str) -> Iterator[tuple[int, list[str]]
 
 def parquet_modules() -> tuple[Any, Any]:
     """The modules pyarrow and pyarrow.parquet, if they are safe."""
-    pyarrow = base.require_module("pyarrow", "reading parquet")
-    parquet = base.require_module("pyarrow.parquet", "reading parquet")
+    pyarrow = require_module("pyarrow", "reading parquet")
+    parquet = require_module("pyarrow.parquet", "reading parquet")
     version = tuple(int(part) for part in pyarrow.__version__.split(".")[:3] if part.isdigit())
     if version < _SAFE_PYARROW:
         raise InputError(
