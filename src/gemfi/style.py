@@ -58,6 +58,8 @@ SCORE_LABELS = {
     "max_prob": "1 − max p",
     "entropy": "entropy",
     "evidence": "evidence score",
+    "bare_evidence": "evidence without ρ",
+    "max_alpha": "largest α",
     "logit_energy": "energy of the logits",
     "unfamiliarity": "unfamiliarity",
     "vacuity": "vacuity",

@@ -63,7 +63,7 @@ def test_a_spoilt_protocol_is_not_overwritten_silently(folder: Path, task: Task)
 # -- sets -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["near", "far"])
+@pytest.mark.parametrize("field", ["near", "far", "seen"])
 def test_a_set_that_the_task_does_not_have_is_refused(
     tmp_path: Path, task: Task, field: str
 ) -> None:

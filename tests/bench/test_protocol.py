@@ -114,6 +114,7 @@ ENSEMBLE = 'method = "ensemble"\nassembled = "softmax"\n'
         (SMALL + MORE + ENSEMBLE + "seeds = [1]\n", "seeds of ensemble: it is assembled"),
         (SMALL + MORE + ENSEMBLE + 'detectors = ["all"]\n', "detectors of ensemble: it is"),
         (SMALL.replace("title", 'near = ["a"]\nfar = ["a"]\ntitle'), "near and far must be"),
+        (SMALL.replace("title", 'seen = ["a", "a"]\ntitle'), "seen must be different"),
         (SMALL.replace('"mine"', '"../../x"'), "name must be a small letter or a digit"),
         (SMALL.replace('"mine"', '""'), "name must be a small letter or a digit"),
         (SMALL.replace('"mine"', '"Mine"'), "name must be a small letter or a digit"),

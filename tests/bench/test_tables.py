@@ -21,7 +21,7 @@ from gemfi.bench.tables import TABLES
 from gemfi.bench.tables.common import DATA_ABSENT, NOT_RUN, short
 from gemfi.bench.unavailable import Unavailable
 
-OURS = {"table5-ours", "gate_correlations"}
+OURS = {"table5-ours", "ood_chosen", "gate_correlations"}
 FROM_ARRAYS = {
     "table13-cifar10",
     "ts_calibration",
@@ -347,9 +347,9 @@ def test_a_task_without_ood_sets_keeps_the_rest(copied: Path, small_folder: Path
         record["numbers"]["ood"] = {}
     path.write_text("".join(f"{json.dumps(each)}\n" for each in records), encoding="utf-8")
     results = edit_protocol(copied, near=[], far=[])
-    alone = {"table2", "table2b", "ood_aupr_auroc", "fair_vos_appendix", "rho_one_appendix"}
+    alone = {"table2", "table2b", "ood_chosen", "ood_aupr_auroc", "fair_vos_appendix"}
     for label in MADE:
-        if label in alone | {"vos_replace_appendix"}:
+        if label in alone | {"vos_replace_appendix", "rho_one_appendix"}:
             with pytest.raises(Unavailable, match="no OOD test sets"):
                 TABLES[label](results)
         else:

@@ -226,6 +226,7 @@ def test_what_is_left_is_estimated_from_the_records(copy: Path, capsys: Capture)
     expected = statistics.median(seconds) + evaluated
     assert cells(text, "methods/gem-fi seed 0")[3] == duration(expected)
     assert cells(text, "methods/gem-fi seed 1")[3] == duration(0)
+    assert "All is done, in" in text
 
 
 def test_without_rendering_the_command_that_renders_is_shown(
@@ -268,6 +269,7 @@ def test_only_some_rows_and_what_they_rest_on(
     assert cells(text, trial.title)[4:-1] == numbers
     assert rendered == [(folder, None)]
     assert measured == []  # costs belong to the whole
+    assert f"of the whole protocol {len(bench.missing())} runs are left." in text
 
 
 @pytest.mark.parametrize(

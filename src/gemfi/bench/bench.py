@@ -276,12 +276,12 @@ def _check_folder(folder: Path, protocol: Protocol) -> None:
 
 
 def _check_sets(task: Task, protocol: Protocol) -> None:
-    """Refuse a near or far set that the task does not have, here or elsewhere."""
+    """Refuse a set that the protocol names and the task does not have, here or elsewhere."""
     against = AGAINST.get(task.name.removesuffix("-frozen"))
     tuning = against.validation if against else ()
     known = [name for name in (*task.ood_test, *task.absent) if name not in tuning]
-    for field, names in (("near", protocol.near), ("far", protocol.far)):
-        for name in names:
+    for field in ("near", "far", "seen"):
+        for name in getattr(protocol, field):
             if name not in known:
                 raise InputError(
                     f"{field}: {name!r} is no OOD test set of the task {task.name!r}; "

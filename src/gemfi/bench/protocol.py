@@ -28,6 +28,9 @@ from gemfi.training import TrainConfig
 SEEDS: Final = (0, 1, 2, 3, 42)
 """The paper's."""
 
+SEEN: Final = "seen in pretraining"
+"""How such OOD sets are marked."""
+
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")  # it becomes a folder
 _SOURCE: Final = "softmax"
 """The method whose runs an ensemble is assembled from."""
@@ -203,6 +206,8 @@ class Protocol:
         shift: corrupted test data.
         near: OOD test sets that are near.
         far: OOD test sets that are far.
+        seen: those of the OOD test sets that a pretrained network has seen; tables mark them, and
+            no claim is judged by them.
         notes: what a reader of the tables must know.
     """
 
@@ -219,6 +224,7 @@ class Protocol:
     shift: Shift = Shift()
     near: tuple[str, ...] = ()
     far: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -230,6 +236,7 @@ class Protocol:
         _check_rows(self.contestants, self.seeds)
         _check_seeds("seeds", self.seeds)
         _check_values("near and far", (*self.near, *self.far))
+        _check_values("seen", self.seen)
         self.train_changes()
 
     def train_changes(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from gemfi.bench.claims import Finding
+from gemfi.bench.protocol import SEEN
 from gemfi.bench.results import Pick, Results, mean_of, of_set, of_test
 from gemfi.bench.table import Better, Value
 from gemfi.style import method_label
@@ -73,9 +74,13 @@ def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
         here = [name for name in names if not results.is_absent(name)]
         if here:
             pick = mean_of([of_set(name, "epistemic", "auroc") for name in here])
-            sets = ", ".join(here)
+            sets = ", ".join(map(partial(_marked, results), here))
             listed.append((f"AUROC on {words} OOD ({sets})", pick, "high", 2))
     return listed
+
+
+def _marked(results: Results, name: str) -> str:
+    return f"{name}, {SEEN}" if name in results.protocol.seen else name
 
 
 def _shown(value: Value, digits: int) -> str:

@@ -335,8 +335,15 @@ class _Teller:
         return self.countdown
 
     def ends(self) -> None:
-        """How long it took."""
-        print(f"\nAll is done, in {duration(time.perf_counter() - self.begin)} here.", flush=True)
+        """How long it took, and whether the protocol has more to do."""
+        took = duration(time.perf_counter() - self.begin)
+        left = len(self.work.missing())
+        if left:
+            print(
+                f"\nDone in {took} here; of the whole protocol {_runs(left)} are left.", flush=True
+            )
+        else:
+            print(f"\nAll is done, in {took} here.", flush=True)
 
     def _line(self, run: str, times: Iterable[str], numbers: Iterable[str], title: str) -> str:
         cells = [run.rjust(self.wide), *(each.rjust(_WIDE) for each in times)]

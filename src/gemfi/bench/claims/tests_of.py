@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gemfi.bench.choice import Section, chosen
 from gemfi.bench.claims.ledger import FULL, Test, Tests
 from gemfi.bench.grid import MAIN
 from gemfi.bench.records import RunRecord, Sets
@@ -26,19 +27,24 @@ from gemfi.bench.statistics import (
 )
 from gemfi.bench.table import Better
 from gemfi.bench.unavailable import Unavailable
-from gemfi.style import method_label
+from gemfi.style import method_label, score_label
 
 Measure = Callable[[Sets], float | None]
 """A number from the arrays of a run."""
 
+_Place = tuple[str, str]  # a row and its group
+
 
 def sets_of(results: Results, kind: str = "all") -> list[str]:
-    """The OOD test sets at hand: `near`, `far` or `all`."""
+    """The OOD test sets at hand that the network has not seen: `near`, `far` or `all`."""
     named = {"near": results.protocol.near, "far": results.protocol.far}
     wanted = named.get(kind, tuple(results.ood_sets))
-    found = [name for name in wanted if not results.is_absent(name)]
+    here = [name for name in wanted if not results.is_absent(name)]
+    found = [name for name in here if name not in results.protocol.seen]
     if not found:
-        raise Unavailable(f"no {kind} OOD set is at hand")
+        said = "" if kind == "all" else f" {kind}"
+        seen = " that the network has not seen in pretraining" if here else ""
+        raise Unavailable(f"no{said} OOD set{seen} is at hand")
     return found
 
 
@@ -100,21 +106,52 @@ def better_ood(
     """
 
     def tests(results: Results) -> list[Test]:
-        made = []
-        for name in sets_of(results, sets):
-            rows = (first, group), (second, other_group or group)
-            found = _paired(results, *rows, of_set(name, kind, metric))
-            interval = None
-            if len(found.first) == 1:
-                interval = _over_samples(results, found.runs[0], name, kind, metric)
-            difference = paired_difference(found.first, found.second, bootstrap=interval)
-            text = (
-                f"{_METRICS[metric]} on {name} ({kind}): {_label(first)} against {_label(second)}"
-            )
-            made.append(Test(text + found.note, difference, verdict(difference), found.keys))
-        return made
+        rows = (first, group), (second, other_group or group)
+        words = f"({kind}): {_label(first)} against {_label(second)}"
+        return _detections(results, rows, (kind, kind), words, metric, sets)
 
     return tests
+
+
+def better_chosen(first: str, second: str, *, section: Section = "by_score") -> Tests:
+    """As `better_ood` by AUROC, each row with the score that OOD-validation data choose for it.
+
+    Args:
+        first: the row that is said to be better.
+        second: the other row.
+        section: what the second row is chosen from; of the first it is always a score.
+    """
+
+    def tests(results: Results) -> list[Test]:
+        one = chosen(results, first).name
+        other = chosen(results, second, section=section).name
+        scores = f"{score_label(one)} and {score_label(other)}"
+        words = f"({scores}): {_label(first)} against {_label(second)}"
+        return _detections(results, ((first, MAIN), (second, MAIN)), (one, other), words, "auroc")
+
+    return tests
+
+
+def _detections(
+    results: Results,
+    rows: tuple[_Place, _Place],
+    kinds: tuple[str, str],
+    words: str,
+    metric: Detection,
+    sets: str = "all",
+) -> list[Test]:
+    """A test for each OOD set, of two rows with a score each."""
+    made = []
+    for name in sets_of(results, sets):
+        picks = of_set(name, kinds[0], metric), of_set(name, kinds[1], metric)
+        found = _paired(results, *rows, *picks)
+        interval = None
+        if len(found.first) == 1:
+            interval = _over_samples(results, found.runs[0], name, kinds, metric)
+        difference = paired_difference(found.first, found.second, bootstrap=interval)
+        text = f"{_METRICS[metric]} on {name} {words}{found.note}"
+        made.append(Test(text, difference, verdict(difference), found.keys))
+    return made
 
 
 class _Pairs:
@@ -124,8 +161,8 @@ class _Pairs:
     test.
     """
 
-    def __init__(self, runs: list[tuple[RunRecord, RunRecord]], pick: Pick) -> None:
-        known = [(a, b, pick(a), pick(b)) for a, b in runs]
+    def __init__(self, runs: list[tuple[RunRecord, RunRecord]], pick: Pick, other: Pick) -> None:
+        known = [(a, b, pick(a), other(b)) for a, b in runs]
         kept = [each for each in known if each[2] is not None and each[3] is not None]
         self.runs = [(a, b) for a, b, _, _ in kept]
         self.first = [x for _, _, x, _ in kept if x is not None]
@@ -136,11 +173,11 @@ class _Pairs:
 
 
 def _paired(
-    results: Results, first: tuple[str, str], second: tuple[str, str], pick: Pick
+    results: Results, first: _Place, second: _Place, pick: Pick, other_pick: Pick | None = None
 ) -> _Pairs:
     one, other = results.by_seed(*first), results.by_seed(*second)
     shared = [seed for seed in one if seed in other]
-    found = _Pairs([(one[seed], other[seed]) for seed in shared], pick)
+    found = _Pairs([(one[seed], other[seed]) for seed in shared], pick, other_pick or pick)
     if not found.first:
         lacking = [name for (name, _), runs in ((first, one), (second, other)) if not runs]
         raise Unavailable(
@@ -150,16 +187,21 @@ def _paired(
 
 
 def _over_samples(
-    results: Results, runs: tuple[RunRecord, RunRecord], name: str, kind: str, metric: Detection
+    results: Results,
+    runs: tuple[RunRecord, RunRecord],
+    name: str,
+    kinds: tuple[str, str],
+    metric: Detection,
 ) -> Interval | None:
     """The paired bootstrap of one seed, None without arrays."""
     if not all(results.has_arrays(run) for run in runs):
         return None
-    scores = [
-        (sets["test"][key], sets[name][key])
-        for run in runs
-        for sets, key in [(results.arrays(run), f"score/{run.scores.get(kind, kind)}")]
-    ]
+    scores = []
+    for run, kind in zip(runs, kinds, strict=True):
+        sets = results.arrays(run)
+        keys = f"score/{run.scores.get(kind, kind)}", f"detector/{kind}"
+        key = keys[0] if keys[0] in sets["test"] else keys[1]
+        scores.append((sets["test"][key], sets[name][key]))
     return bootstrap_difference(*scores[0], *scores[1], metric)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gemfi.bench.grid import ABLATION, MAIN
+from gemfi.bench.protocol import SEEN
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Pick, Results, of_detector, of_set
 from gemfi.bench.statistics import SEEDS_NEEDED
@@ -129,14 +130,14 @@ def data_title(name: str) -> str:
 
 
 def place(results: Results, name: str) -> str:
-    """Whether a set is `near` or `far`; empty where the protocol does not say."""
-    if name in results.protocol.near:
-        return "near"
-    return "far" if name in results.protocol.far else ""
+    """Whether a set is `near` or `far`, and whether it was seen; empty where nothing is said."""
+    protocol = results.protocol
+    said = {"near": protocol.near, "far": protocol.far, SEEN: protocol.seen}
+    return ", ".join(words for words, names in said.items() if name in names)
 
 
 def set_title(results: Results, name: str) -> str:
-    """A set with its place, such as `SVHN (far)`."""
+    """A set with what the protocol says of it, such as `SVHN (far)`."""
     where = place(results, name)
     return data_title(name) + (f" ({where})" if where else "")
 
