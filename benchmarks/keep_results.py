@@ -1,7 +1,7 @@
 """Put the records and the rendered tables of a bench under version control: `results/NAME`.
 
 Packed records, grid, protocol, cost, claims, manifest, tables as Markdown, CSV and LaTeX, figures
-as PNG. Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report. The
+as PNG in 256 colours, a third of their size. Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report. The
 manifest that is kept names what is kept, and nothing else.
 
     python benchmarks/keep_results.py FOLDER
@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import shutil
 from pathlib import Path
+
+from PIL import Image
 
 from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.rendering import MANIFEST
@@ -39,7 +41,11 @@ def keep(folder: Path, below: Path = RESULTS) -> Path:
             continue  # not rendered yet
         (target / part).mkdir()
         for path in sorted((folder / part).iterdir()):
-            if path.suffix.removeprefix(".") in endings:
+            if path.suffix == ".png":
+                Image.open(path).convert("RGB").quantize(256).save(
+                    target / part / path.name, optimize=True
+                )
+            elif path.suffix.removeprefix(".") in endings:
                 shutil.copy(path, target / part / path.name)
     _keep_manifest(folder / MANIFEST, target)
     return target
