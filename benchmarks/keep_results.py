@@ -1,8 +1,9 @@
 """Put the records and the rendered tables of a bench under version control: `results/NAME`.
 
 Packed records, grid, protocol, cost, claims, manifest, tables as Markdown, CSV and LaTeX, figures
-as PNG in 256 colours, a third of their size. Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report. The
-manifest that is kept names what is kept, and nothing else.
+as PNG in 256 colours, a third of their size. Arrays, checkpoints and the report stay where they
+are; `gemfi report` makes the report. The manifest that is kept names what is kept, and nothing
+else.
 
     python benchmarks/keep_results.py FOLDER
 """
