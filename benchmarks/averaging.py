@@ -53,9 +53,7 @@ def _heads(sets: list[str]) -> list[str]:
 
 def _nll(members: list[Sets]) -> float:
     probs = np.mean([np.exp(each["test"]["log_probs"].astype(np.float64)) for each in members], 0)
-    label = members[0]["test"]["label"]
-    right = probs[np.arange(len(label)), label]
-    return float(-np.log(np.maximum(right, np.finfo(np.float64).tiny)).mean())
+    return metrics.nll(np.log(probs), members[0]["test"]["label"])
 
 
 def _auroc(members: list[Sets], score: str, place: str) -> float:

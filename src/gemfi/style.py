@@ -67,6 +67,16 @@ SCORE_LABELS = {
     "disagreement": "disagreement",
     "mutual_information": "mutual information",
 }
+DETECTOR_LABELS = {
+    "maxp": "MaxP",
+    "energy": "Energy",
+    "odin": "ODIN",
+    "mahalanobis": "Mahalanobis",
+    "lts": "LTS",
+    "temperature": "TS",
+    "ddu": "DDU",
+    "knn": "k-NN",
+}
 SET_COLORS = {"ID test": "#9aa5b4", "near OOD": "#d55e00", "far OOD": "#a3419b"}
 PART_COLORS = {"aleatoric": "#cbbf9f", "within": "#b9a1d6", "between": "#8a3b8f"}
 
@@ -115,6 +125,11 @@ def method_label(name: str) -> str:
 def score_label(name: str) -> str:
     """A score in words."""
     return SCORE_LABELS.get(name, name.replace("_", " "))
+
+
+def detector_label(name: str) -> str:
+    """A detector in words."""
+    return DETECTOR_LABELS.get(name, name)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gemfi.bench.bench import PROTOCOL
-from gemfi.bench.choice import Section, chosen
+from gemfi.bench.choice import chosen
 from gemfi.bench.claims import Claim
 from gemfi.bench.claims.ledger import judge
 from gemfi.bench.claims.tests_of import better_chosen, better_ood, sets_of
@@ -47,8 +47,8 @@ def _metrics(by: By) -> dict[str, Any]:
     return {name: {"auroc": value, "aupr_id": value} for name, value in by.items()}
 
 
-def claimed(results: Results, first: str, second: str, section: Section = "by_score") -> Any:
-    tests = better_chosen(first, second, section=section)
+def claimed(results: Results, first: str, second: str, *, detector: bool = False) -> Any:
+    tests = better_chosen(first, second, detector=detector)
     return judge(results, Claim("name", "text", "where", "statistic", tests))
 
 
@@ -82,7 +82,7 @@ def test_what_one_run_lacks_is_out_of_the_choice(tmp_path: Path) -> None:
 def test_detectors_are_a_choice_of_their_own(tmp_path: Path) -> None:
     runs = [numbers({"x": {"a": 99.0}}, {}, {"knn": 70.0, "ddu": 60.0})]
     results = made_results(tmp_path, {(MAIN, "softmax"): runs})
-    assert chosen(results, "softmax", section="by_detector").name == "knn"
+    assert chosen(results, "softmax", detector=True).name == "knn"
 
 
 @pytest.mark.parametrize(
@@ -132,16 +132,18 @@ def test_one_seed_is_bootstrapped_with_a_detectors_own_array(tmp_path: Path) -> 
 
     rows = {
         (MAIN, "gem-fi"): [numbers({"x": {"entropy": 90.0}}, {"noise": {"entropy": 95.0}})],
-        (MAIN, "softmax"): [numbers({"x": {}}, {"noise": {}}, {"knn": 60.0})],
+        (MAIN, "softmax"): [numbers({"x": {}}, {"noise": {"knn": 99.0}}, {"knn": 60.0})],
     }
     kept = {
         (MAIN, "gem-fi"): [arrays("score/entropy", 3.0)],
         (MAIN, "softmax"): [arrays("detector/knn", 0.3)],
     }
-    found = claimed(made_results(tmp_path, rows, kept), "gem-fi", "softmax", "by_detector")
+    found = claimed(made_results(tmp_path, rows, kept), "gem-fi", "softmax", detector=True)
     (test,) = found.tests
     assert test.difference.interval is not None
     assert (found.outcome, found.indicative) == ("supported", True)
+    assert test.difference.estimate == pytest.approx(35.0)  # not against a score of that name
+    assert "(entropy and k-NN)" in test.what
 
 
 # -- the table ------------------------------------------------------------------------------------

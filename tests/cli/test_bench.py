@@ -269,7 +269,7 @@ def test_only_some_rows_and_what_they_rest_on(
     assert cells(text, trial.title)[4:-1] == numbers
     assert rendered == [(folder, None)]
     assert measured == []  # costs belong to the whole
-    assert f"of the whole protocol {len(bench.missing())} runs are left." in text
+    assert f"left of the whole protocol: {len(bench.missing())} runs." in text
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gemfi.bench.grid import MAIN
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
-
-Section = Literal["by_score", "by_detector"]
+from gemfi.style import detector_label, score_label
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,21 @@ class Choice:
         name: of it.
         aurocs: key of a run -> its AUROC, averaged over the OOD-validation sets.
         among: how many there were to choose from.
+        detector: whether it is a detector.
     """
 
     name: str
     aurocs: Mapping[str, float]
     among: int
+    detector: bool
+
+    @property
+    def label(self) -> str:
+        """As tables and claims call it."""
+        return detector_label(self.name) if self.detector else score_label(self.name)
 
 
-def chosen(results: Results, row: str, group: str = MAIN, section: Section = "by_score") -> Choice:
+def chosen(results: Results, row: str, group: str = MAIN, *, detector: bool = False) -> Choice:
     """The one of the highest mean AUROC over the runs of a row and the OOD-validation sets.
 
     Scores that a run lacks on one of the sets are out of the choice; of equal ones the first in the
@@ -44,24 +50,24 @@ def chosen(results: Results, row: str, group: str = MAIN, section: Section = "by
         results: of the bench.
         row: of the grid.
         group: of the grid.
-        section: whether to choose among scores or among post-hoc detectors.
+        detector: choose among post-hoc detectors in place of scores.
     """
     runs = results.runs(row, group)
     if not runs:
         raise Unavailable(f"no runs of {row}")
-    found = [_aurocs(run, section) for run in runs]
+    found = [_aurocs(run, "by_detector" if detector else "by_score") for run in runs]
     names = [name for name in found[0] if all(name in each for each in found)]
     if not names:
-        kind = section.removeprefix("by_")
+        kind = "detector" if detector else "score"
         raise Unavailable(f"the runs of {row} have no {kind} on OOD-validation data")
     for run in runs:
         results.use(run)
     best = max(names, key=lambda name: statistics.fmean(each[name] for each in found))
     aurocs = {run.key: each[best] for run, each in zip(runs, found, strict=True)}
-    return Choice(best, aurocs, len(names))
+    return Choice(best, aurocs, len(names), detector)
 
 
-def _aurocs(run: RunRecord, section: Section) -> dict[str, float]:
+def _aurocs(run: RunRecord, section: str) -> dict[str, float]:
     """The mean over the OOD-validation sets, of what is defined on each of them."""
     sets: list[Mapping[str, Any]] = [
         each.get(section, {}) for each in run.numbers.get("ood_validation", {}).values()

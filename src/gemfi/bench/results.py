@@ -221,6 +221,11 @@ def of_detector(name: str, detector: str, metric: str) -> Pick:
     return pick
 
 
+def array_name(run: RunRecord, kind: str, *, detector: bool = False) -> str:
+    """Where the arrays of a run hold a score, a kind of uncertainty or a detector."""
+    return f"detector/{kind}" if detector else f"score/{run.scores.get(kind, kind)}"
+
+
 def mean_of(picks: Sequence[Pick]) -> Pick:
     """The mean of several numbers of a run; None if one is not there."""
 

@@ -74,7 +74,7 @@ def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
         here = [name for name in names if not results.is_absent(name)]
         if here:
             pick = mean_of([of_set(name, "epistemic", "auroc") for name in here])
-            sets = ", ".join(map(partial(_marked, results), here))
+            sets = ", ".join(_marked(results, name) for name in here)
             listed.append((f"AUROC on {words} OOD ({sets})", pick, "high", 2))
     return listed
 

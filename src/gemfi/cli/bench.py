@@ -339,9 +339,7 @@ class _Teller:
         took = duration(time.perf_counter() - self.begin)
         left = len(self.work.missing())
         if left:
-            print(
-                f"\nDone in {took} here; of the whole protocol {_runs(left)} are left.", flush=True
-            )
+            print(f"\nDone in {took} here; left of the whole protocol: {_runs(left)}.", flush=True)
         else:
             print(f"\nAll is done, in {took} here.", flush=True)
 

@@ -71,7 +71,7 @@ OURS: Final = (
         "softmax.",
         "ours",
         _CHOSEN,
-        better_chosen("gem-fi", "softmax", section="by_detector"),
+        better_chosen("gem-fi", "softmax", detector=True),
     ),
 )
 """Our own claims."""

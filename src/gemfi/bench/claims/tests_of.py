@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gemfi.bench.choice import Section, chosen
+from gemfi.bench.choice import chosen
 from gemfi.bench.claims.ledger import FULL, Test, Tests
 from gemfi.bench.grid import MAIN
 from gemfi.bench.records import RunRecord, Sets
-from gemfi.bench.results import Pick, Results, of_set
+from gemfi.bench.results import Pick, Results, array_name, of_detector, of_set
 from gemfi.bench.statistics import (
     SEEDS_NEEDED,
     Detection,
@@ -27,7 +27,7 @@ from gemfi.bench.statistics import (
 )
 from gemfi.bench.table import Better
 from gemfi.bench.unavailable import Unavailable
-from gemfi.style import method_label, score_label
+from gemfi.style import method_label
 
 Measure = Callable[[Sets], float | None]
 """A number from the arrays of a run."""
@@ -113,21 +113,21 @@ def better_ood(
     return tests
 
 
-def better_chosen(first: str, second: str, *, section: Section = "by_score") -> Tests:
+def better_chosen(first: str, second: str, *, detector: bool = False) -> Tests:
     """As `better_ood` by AUROC, each row with the score that OOD-validation data choose for it.
 
     Args:
         first: the row that is said to be better.
         second: the other row.
-        section: what the second row is chosen from; of the first it is always a score.
+        detector: choose among the post-hoc detectors of the second row in place of its scores.
     """
 
     def tests(results: Results) -> list[Test]:
-        one = chosen(results, first).name
-        other = chosen(results, second, section=section).name
-        scores = f"{score_label(one)} and {score_label(other)}"
-        words = f"({scores}): {_label(first)} against {_label(second)}"
-        return _detections(results, ((first, MAIN), (second, MAIN)), (one, other), words, "auroc")
+        one, other = chosen(results, first), chosen(results, second, detector=detector)
+        words = f"({one.label} and {other.label}): {_label(first)} against {_label(second)}"
+        rows = (first, MAIN), (second, MAIN)
+        names = one.name, other.name
+        return _detections(results, rows, names, words, "auroc", detector=detector)
 
     return tests
 
@@ -139,15 +139,20 @@ def _detections(
     words: str,
     metric: Detection,
     sets: str = "all",
+    *,
+    detector: bool = False,
 ) -> list[Test]:
-    """A test for each OOD set, of two rows with a score each."""
+    """A test for each OOD set, of two rows with a score each, or a detector for the second."""
     made = []
+    other = of_detector if detector else of_set
     for name in sets_of(results, sets):
-        picks = of_set(name, kinds[0], metric), of_set(name, kinds[1], metric)
+        picks = of_set(name, kinds[0], metric), other(name, kinds[1], metric)
         found = _paired(results, *rows, *picks)
         interval = None
         if len(found.first) == 1:
-            interval = _over_samples(results, found.runs[0], name, kinds, metric)
+            one, two = found.runs[0]
+            arrays = array_name(one, kinds[0]), array_name(two, kinds[1], detector=detector)
+            interval = _over_samples(results, (one, two), name, arrays, metric)
         difference = paired_difference(found.first, found.second, bootstrap=interval)
         text = f"{_METRICS[metric]} on {name} {words}{found.note}"
         made.append(Test(text, difference, verdict(difference), found.keys))
@@ -190,18 +195,17 @@ def _over_samples(
     results: Results,
     runs: tuple[RunRecord, RunRecord],
     name: str,
-    kinds: tuple[str, str],
+    arrays: tuple[str, str],
     metric: Detection,
 ) -> Interval | None:
     """The paired bootstrap of one seed, None without arrays."""
     if not all(results.has_arrays(run) for run in runs):
         return None
-    scores = []
-    for run, kind in zip(runs, kinds, strict=True):
-        sets = results.arrays(run)
-        keys = f"score/{run.scores.get(kind, kind)}", f"detector/{kind}"
-        key = keys[0] if keys[0] in sets["test"] else keys[1]
-        scores.append((sets["test"][key], sets[name][key]))
+    scores = [
+        (sets["test"][key], sets[name][key])
+        for run, key in zip(runs, arrays, strict=True)
+        for sets in [results.arrays(run)]
+    ]
     return bootstrap_difference(*scores[0], *scores[1], metric)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gemfi.bench.choice import Section, chosen
+from gemfi.bench.choice import chosen
 from gemfi.bench.results import Results
 from gemfi.bench.table import Cell, Column, Row, Table, Value
 from gemfi.bench.tables.common import (
@@ -15,9 +15,7 @@ from gemfi.bench.tables.common import (
     pair_title,
     require_outside,
 )
-from gemfi.bench.tables.labels import DETECTOR_LABELS
 from gemfi.bench.unavailable import Unavailable
-from gemfi.style import score_label
 
 _METRICS = {"aupr_id": "AUPR", "auroc": "AUROC"}
 
@@ -39,9 +37,9 @@ def by_validation(results: Results) -> Table:
     ]
     rows: list[Row] = []
     for source in sources:
-        rows.append(_row(results, source, source.name, "by_score"))
+        rows.append(_row(results, source, source.name))
         if any(run.detectors for run in source.runs(results)):
-            rows.append(_row(results, source, f"{source.name} + detector", "by_detector"))
+            rows.append(_row(results, source, f"{source.name} + detector", detector=True))
     notes = [
         (
             "Every method has the one of its scores with the highest mean AUROC over its runs on "
@@ -55,15 +53,13 @@ def by_validation(results: Results) -> Table:
     return make_table(results, "ood_chosen", title, columns, rows, notes, sources=sources)
 
 
-def _row(results: Results, source: Origin, name: str, section: Section) -> Row:
+def _row(results: Results, source: Origin, name: str, *, detector: bool = False) -> Row:
     shown = Origin(name, source.row, source.group, ours=source.ours)
     if not source.runs(results):
         return shown.to_row(results, [NOT_RUN] * (3 + len(_METRICS) * len(results.ood_sets)))
-    choice = chosen(results, source.row, source.group, section)
-    detector = section == "by_detector"
-    label = DETECTOR_LABELS.get(choice.name, choice.name) if detector else score_label(choice.name)
+    choice = chosen(results, source.row, source.group, detector=detector)
     value = Value.of(list(choice.aurocs.values()), list(choice.aurocs))
-    cells: list[Cell] = [label, str(choice.among), value]
+    cells: list[Cell] = [choice.label, str(choice.among), value]
     cells += [
         of_ood(results, source, each, choice.name, metric, detector=detector)
         for each in results.ood_sets

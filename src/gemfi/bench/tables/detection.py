@@ -18,9 +18,10 @@ from gemfi.bench.tables.common import (
     require_outside,
     score_names,
 )
-from gemfi.bench.tables.labels import DETECTOR_LABELS, OF_PROBABILITY
+from gemfi.bench.tables.labels import OF_PROBABILITY
 from gemfi.detectors import DETECTORS
 from gemfi.methods import METHODS
+from gemfi.style import detector_label
 
 _VENUES: Final = {
     "Expert Systems with Applications": "ESWA",
@@ -71,7 +72,7 @@ def _detectors(results: Results, sources: list[Origin], metric: str) -> tuple[li
         if known:
             on.append(source.name)
         for name in [each for each in DETECTORS if each in known]:
-            shown = f"{source.name} + {DETECTOR_LABELS.get(name, name)}"
+            shown = f"{source.name} + {detector_label(name)}"
             rows.append(_detector_row(results, source, shown, name, metric))
     return rows, on
 

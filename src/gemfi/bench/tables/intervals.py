@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from gemfi.bench.records import RunRecord
-from gemfi.bench.results import Results
+from gemfi.bench.results import Results, array_name
 from gemfi.bench.statistics import Detection, bootstrap_ood
 
 RESAMPLES: Final = 200
@@ -35,7 +35,7 @@ def sampling_interval(
     if metric not in known or not results.has_arrays(run):
         return None
     sets = results.arrays(run)
-    array = f"detector/{kind}" if detector else f"score/{run.scores.get(kind, kind)}"
+    array = array_name(run, kind, detector=detector)
     if any(array not in sets.get(each, {}) for each in ("test", name)):
         return None
     found = bootstrap_ood(sets["test"][array], sets[name][array], known[metric], RESAMPLES)

@@ -6,18 +6,8 @@ from typing import Final
 
 from gemfi.methods import PRESETS
 from gemfi.outliers import OutlierConfig
-from gemfi.style import method_label
+from gemfi.style import DETECTOR_LABELS, method_label
 
-DETECTOR_LABELS: Final = {
-    "maxp": "MaxP",
-    "energy": "Energy",
-    "odin": "ODIN",
-    "mahalanobis": "Mahalanobis",
-    "lts": "LTS",
-    "temperature": "TS",
-    "ddu": "DDU",
-    "knn": "k-NN",
-}
 OF_PROBABILITY: Final = ("maxp", "odin", "temperature")
 """Detectors that score by a probability, under aleatoric uncertainty; the others are epistemic."""
 
