@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -19,8 +20,8 @@ import pytest
 import torch
 
 from gemfi.bench.bench import Bench, Event
-from gemfi.bench.protocol import Protocol, find_protocol
-from gemfi.bench.records import RECORDS
+from gemfi.bench.protocol import Contestant, Protocol, find_protocol
+from gemfi.bench.records import PACKED, RECORDS
 from gemfi.data import TASKS, Split, Task
 from gemfi.errors import CheckpointError
 from gemfi.training.folder import CHECKPOINT
@@ -123,6 +124,32 @@ def test_what_is_there_is_not_run_again(folder: Path, protocol: Protocol, task: 
     assert work(bench) == []
     assert (folder / RECORDS).read_bytes() == text
     assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_an_ensemble_trains_members_again_whose_records_came_alone(
+    protocol: Protocol, task: Task, tmp_path: Path
+) -> None:
+    """Packed records in an empty folder hold no models, and their runs are not done again."""
+    rows = (Contestant("softmax"), Contestant("ensemble", assembled="softmax"))
+    both = replace(protocol, contestants=rows, seeds=(0, 1))
+    softmax = ["methods/softmax seed 0", "methods/softmax seed 1"]
+    whole, alone = (Bench(both, tmp_path / name, task) for name in ("whole", "alone"))
+    assert work(whole) == [*softmax, "methods/ensemble seed 0"]
+    (ensemble,) = (run for run in whole.file.read().values() if run.members)
+    assert ensemble.training["notes"] == ["assembled from 2 runs of softmax"]
+    alone.folder.mkdir()
+    whole.file.pack(alone.folder)
+    text = gzip.decompress((alone.folder / PACKED).read_bytes()).decode()
+    kept = [line for line in text.splitlines(keepends=True) if ensemble.key not in line]
+    assert len(kept) == 2
+    (alone.folder / PACKED).write_bytes(gzip.compress("".join(kept).encode()))
+    assert work(alone) == ["methods/ensemble seed 0"]
+    assert numbers(alone) == numbers(whole)
+    assert [path.stem for path in (alone.folder / "arrays").iterdir()] == [ensemble.key]
+    assert alone.file.read()[ensemble.key].training["notes"] == [
+        "assembled from 2 runs of softmax",
+        "2 of them trained again: their records came without models",
+    ]
 
 
 @pytest.mark.parametrize("kept", [1, 1000])

@@ -13,7 +13,7 @@ import torch
 
 from gemfi.bench import estimate as module
 from gemfi.bench.bench import Bench
-from gemfi.bench.estimate import Countdown, Estimate, Job, Pace, Recorded, estimate
+from gemfi.bench.estimate import Countdown, Estimate, Job, Pace, Recorded, estimate, jobs_of
 from gemfi.bench.grid import Cell
 from gemfi.bench.protocol import Contestant, Network, Protocol, Rates, Shift, Sweeps
 from gemfi.bench.records import RunRecord
@@ -164,10 +164,31 @@ def test_an_assembled_ensemble_is_only_evaluated(planned: list[Cell], task: Task
     assert recorded.train(trained) is None
 
 
+def test_lost_members_of_an_ensemble_are_trained_again(
+    bench: Bench, planned: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cell,) = cells_of(planned, "methods", "ensemble")
+    members = [each for each in planned if each.key in cell.member_keys]
+    assert jobs_of(bench, [cell])[0].lost == 0  # they are still to be done, by themselves
+    known = [record(each, train=12.0, evaluate=1.0) for each in members]
+    for each in known:
+        bench.file.append(each, {})
+    (job,) = jobs_of(bench, [cell])
+    assert job.lost == 2
+    assert Recorded(known).train(job) == pytest.approx(2 * 12.0)
+    assert Recorded([]).train(job) is None
+    monkeypatch.setattr(module, "paced", lambda *_: Pace(step=0.5, observed=0.0))
+    one = replace(cell, members=cell.members[:1], member_keys=cell.member_keys[:1])
+    assert estimate(bench, [one]).total_seconds == pytest.approx(12.0)
+    other = Bench(PROTOCOL, bench.folder.parent / "other", bench.task)
+    monkeypatch.setattr(other, "lost", lambda _cell: cell.members[:1])
+    assert estimate(other, [cell]).total_seconds == pytest.approx(0.5 * 24 / 2)
+
+
 def test_a_countdown_takes_other_methods_for_what_it_does_not_know(
     planned: list[Cell], task: Task
 ) -> None:
-    countdown = Countdown(planned, len(task.train))
+    countdown = Countdown(Job.of(cell, len(task.train)) for cell in planned)
     assert countdown.left({}) is None
     trials = [cell for cell in planned if cell.group == "rates"]
     done = {cell.key: record(cell, 2.4 + at, 0.5) for at, cell in enumerate(trials)}

@@ -93,6 +93,22 @@ class Bench:
         """The cells whose runs are not done, each run once."""
         return self._missing(self.plan())
 
+    def lost(self, cell: Cell) -> list[RunSpec]:
+        """Members of an assembled ensemble that have a record, but no model: to be trained again.
+
+        Records that were put into an empty folder come without their runs.
+        """
+        return self._members(cell, recorded=True)
+
+    def _members(self, cell: Cell, *, recorded: bool) -> list[RunSpec]:
+        """Members whose models are not here, of those with a record or of those without."""
+        records = self.file.read() if cell.members else {}
+        return [
+            spec
+            for spec, key in zip(cell.members, cell.member_keys, strict=True)
+            if (key in records) is recorded and not is_finished(self.run_folder(spec))
+        ]
+
     def _missing(self, cells: list[Cell]) -> list[Cell]:
         records = self.file.read()
         found: dict[str, Cell] = {}
@@ -145,7 +161,7 @@ class Bench:
         """Go through the cells once; whether any was done."""
         worked = False
         for cell in todo:
-            if not cell.ready or not all(is_finished(self.run_folder(m)) for m in cell.members):
+            if not cell.ready or self._members(cell, recorded=False):
                 continue
             with self.file.claim(cell.key) as mine:
                 if not mine or cell.key in self.file.read():
@@ -194,14 +210,20 @@ class Bench:
             folder = self.run_folder(cell.spec)
             run = train_run(cell.spec, folder, progress=progress, task=self.task)
             return run.model, run.training, [to_plain(each) for each in run.record.sessions]
+        lost = self.lost(cell)
+        for spec in lost:
+            train_run(spec, self.run_folder(spec), progress=progress, task=self.task)
         runs = [Run.open(self.run_folder(spec)) for spec in cell.members]
         model = assembled(cell.spec, [run.model for run in runs])
+        notes = [f"assembled from {len(runs)} runs of {runs[0].spec.method}"]
+        if lost:
+            notes.append(f"{len(lost)} of them trained again: their records came without models")
         training = {
             "steps": runs[0].training["steps"],
             "seconds": round(sum(run.training["seconds"] for run in runs), 3),
             "parameters": sum(run.training["parameters"] for run in runs),
             "best_epoch": None,
-            "notes": [f"assembled from {len(runs)} runs of {runs[0].spec.method}"],
+            "notes": notes,
         }
         return model, training, []
 

@@ -61,8 +61,7 @@ def estimate(
         cells: to be done, each run once; by default all that are missing.
         progress: a bar while steps are timed: yes, no, or (None) if standard error is a terminal.
     """
-    samples = len(bench.task.train)
-    jobs = [Job.of(cell, samples) for cell in (bench.missing() if cells is None else cells)]
+    jobs = jobs_of(bench, bench.missing() if cells is None else cells)
     recorded, timed = Recorded(bench.file.read().values()), _Timed(bench)
     known = [(recorded.train(job), recorded.evaluate(job)) for job in jobs]
     timed.time(
@@ -80,12 +79,11 @@ class Countdown:
     """What is left of some cells, from the records alone: quick enough to ask after every run.
 
     Args:
-        cells: of a grid, done or not.
-        samples: of the training data.
+        jobs: of the cells of a grid, done or not.
     """
 
-    def __init__(self, cells: Iterable[Cell], samples: int) -> None:
-        self.jobs = {cell.key: Job.of(cell, samples) for cell in cells}
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self.jobs = {job.cell.key: job for job in jobs}
 
     def left(self, records: Mapping[str, RunRecord]) -> float | None:
         """Seconds; a method without a record is taken to be as quick as the others are.
@@ -108,15 +106,17 @@ class Job:
         names: of all runs with its configuration, and of all runs of its method and network.
         kind: of its evaluation.
         steps: of its training.
+        lost: members of an assembled ensemble that are to be trained again.
     """
 
     cell: Cell
     names: tuple[str, str]
     kind: Kind
     steps: int
+    lost: int = 0
 
     @classmethod
-    def of(cls, cell: Cell, samples: int) -> Job:
+    def of(cls, cell: Cell, samples: int, lost: int = 0) -> Job:
         """The job of a cell on so many training samples."""
         shift = cell.evaluation.get("shift")
         kind = (
@@ -125,7 +125,13 @@ class Job:
             bool(cell.detectors),
             len(cell.members),
         )
-        return cls(cell, _names(cell.spec.to_plain()), kind, steps_of(cell.spec, samples))
+        return cls(cell, _names(cell.spec.to_plain()), kind, steps_of(cell.spec, samples), lost)
+
+
+def jobs_of(bench: Bench, cells: Iterable[Cell]) -> list[Job]:
+    """The jobs of cells of a bench."""
+    samples = len(bench.task.train)
+    return [Job.of(cell, samples, len(bench.lost(cell))) for cell in cells]
 
 
 def steps_of(spec: RunSpec, samples: int) -> int:
@@ -174,11 +180,14 @@ class Recorded:
                 self.steps.setdefault(name, []).append(pace)
 
     def train(self, job: Job, *others: str) -> float | None:
-        """Of a job, 0 for an assembled one; None where there is no run like it."""
-        if job.cell.members:
-            return 0.0
-        pace = _median(self.steps.get(name) for name in (*job.names, *others))
-        return None if pace is None else pace * job.steps
+        """Of a job, of an assembled one that of lost members; None where no run is like it."""
+        members, names = job.cell.members, job.names
+        if members:
+            if not job.lost:
+                return 0.0
+            names = _names(members[0].to_plain())
+        pace = _median(self.steps.get(name) for name in (*names, *others))
+        return None if pace is None else pace * job.steps * (job.lost if members else 1)
 
     def evaluate(self, job: Job, *others: str) -> float | None:
         """Of a job; None where no run like it was evaluated on the same sets."""
@@ -236,7 +245,9 @@ class _Timed:
                 self.paces[identity] = paced(spec, self.task)
 
     def train(self, job: Job) -> float:
-        return self.paces[_identity(job.cell.spec)].step * job.steps
+        members = len(job.cell.members)
+        share = job.lost / members if members else 1.0  # of an ensemble, which is timed as a whole
+        return self.paces[_identity(job.cell.spec)].step * job.steps * share
 
     def evaluate(self, job: Job) -> float:
         return self.paces[_identity(job.cell.spec)].observed * self._inputs(job)

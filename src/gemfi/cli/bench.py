@@ -17,7 +17,7 @@ import tyro
 
 from gemfi import checks
 from gemfi.bench.bench import Bench, Event
-from gemfi.bench.estimate import Countdown, estimate
+from gemfi.bench.estimate import Countdown, estimate, jobs_of
 from gemfi.bench.grid import RATES, Cell
 from gemfi.bench.overhead import keep_overhead
 from gemfi.bench.protocol import Protocol, find_protocol
@@ -294,7 +294,7 @@ class _Teller:
     def __init__(self, work: Bench, cells: Sequence[Cell], only: Only) -> None:
         self.work, self.only = work, only
         self.columns = _columns(work.protocol)
-        self.countdown = Countdown(cells, len(work.task.train))
+        self.countdown = Countdown(jobs_of(work, cells))
         self.wide = 2 * len(str(len(self.countdown.jobs))) + 1
         self.begin = time.perf_counter()
 
@@ -331,7 +331,7 @@ class _Teller:
         """Of the grid as it is now: a learning rate that was chosen makes other runs of it."""
         if cell.key not in self.countdown.jobs:
             cells = [each for each in self.work.plan() if self.only(each)]
-            self.countdown = Countdown(cells, len(self.work.task.train))
+            self.countdown = Countdown(jobs_of(self.work, cells))
         return self.countdown
 
     def ends(self) -> None:
