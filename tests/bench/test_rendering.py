@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,25 @@ def test_two_that_render_take_turns(
 def test_an_ensemble_names_its_members_by_their_keys(small_results: Results) -> None:
     (whole,) = small_results.runs("ensemble")
     assert whole.members == tuple(run.key for run in small_results.runs("softmax"))
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (["02"], "2026-11-02"),
+        (["02", "02"], "2026-11-02"),
+        (["05", "02", "03"], "2026-11-02 to 2026-11-05"),
+        ([], ""),
+    ],
+)
+def test_the_dates_of_a_report_are_one_or_two(
+    days: list[str], said: str, small_results: Results
+) -> None:
+    (run, *_) = small_results.runs("softmax")
+    session = dict(run.sessions[-1])
+    twin = small_results.watched()
+    twin.records = {
+        day + str(at): replace(run, sessions=({**session, "date": f"2026-11-{day}T10:00"},))
+        for at, day in enumerate(days)
+    }
+    assert rendering._facts(twin)["Dates"] == said

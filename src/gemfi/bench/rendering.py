@@ -204,7 +204,7 @@ def _facts(results: Results) -> dict[str, str]:
         "Task": Path(results.protocol.task).name,
         "Seeds": ", ".join(map(str, results.protocol.seeds)),
         "Runs": f"{len(records):,}, {duration(seconds)} of computing",
-        "Dates": f"{dates[0]} to {dates[-1]}" if dates else "",
+        "Dates": " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]])),
         "Code": ", ".join(versions) or "not from a checkout",
     }
 

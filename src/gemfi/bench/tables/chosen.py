@@ -44,8 +44,8 @@ def by_validation(results: Results) -> Table:
         (
             "Every method has the one of its scores with the highest mean AUROC over its runs on "
             "OOD-validation data, where the other tables have the score that it names beforehand. "
-            "Nothing of the OOD test sets takes part in the choice; `of` is how many scores, or "
-            "post-hoc detectors, there were to choose from."
+            "Nothing of the OOD test sets takes part in the choice. The third column counts the "
+            "scores, or post-hoc detectors, that there were to choose from."
         ),
         "AUPR has ID as the positive class.",
     ]
