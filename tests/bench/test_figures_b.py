@@ -448,6 +448,19 @@ class TestEmbedding:
         monkeypatch.setattr(embedding, "embedded", PCA(2).fit_transform)
 
     @pytest.mark.usefixtures("_quick")
+    def test_legends_below_leave_room_for_absent_sets(
+        self, small_results: Results, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Results, "is_absent", lambda _, name: name == "shuffled")
+        figure = FIGURES["tsne-fi"].draw(small_results)
+        figure.draw_without_rendering()
+        note = next(each for each in figure.texts if "absent" in each.get_text())
+        lowest = min(each.get_window_extent().y0 for each in figure.legends)
+        highest = max(each.get_window_extent().y1 for each in figure.legends)
+        assert note.get_window_extent().y1 <= lowest
+        assert highest < min(each.get_window_extent().y0 for each in figure.axes)
+
+    @pytest.mark.usefixtures("_quick")
     def test_one_row_of_three(self, small_results: Results) -> None:
         figure = FIGURES["tsne-fi"].draw(small_results)
         before, after, outside = figure.axes
@@ -464,7 +477,7 @@ class TestEmbedding:
         near = len(arrays["digits-8-9"]["features"])
         assert len(np.asarray(drawn.get_offsets())) == count + min(near, 400) + min(far, 400)
         purity = embedding.purity(features, arrays["test"]["label"][:count].astype(np.int64))
-        assert before.get_title(loc="right") == f"10-NN {purity:.1f} %"
+        assert [each.get_text() for each in before.texts] == [f"10-NN {purity:.1f} %"]
         names = [[t.get_text() for t in legend.get_texts()] for legend in figure.legends]
         assert names == [list("0123456"), ["ID test", "near OOD", "far OOD"]]
 

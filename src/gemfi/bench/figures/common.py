@@ -261,12 +261,28 @@ def noting_absent(draw: Draw) -> Draw:
         absent = [name for name in results.ood_sets if results.is_absent(name)]
         engine = figure.get_layout_engine()
         if absent and isinstance(engine, ConstrainedLayoutEngine):
-            strip = 0.17 / figure.get_figheight()  # room for one line
-            engine.set(rect=(0, strip, 1, 1 - strip))
+            inch = 1 / figure.get_figheight()
+            strip = 0.17 * inch  # room for one line
+            low = strip + _raise_legends(figure, strip)
+            engine.set(rect=(0, low, 1, 1 - low))
             figure.text(
-                0.99, 0.02 / figure.get_figheight(), f"data absent: {', '.join(absent)}",
+                0.99, 0.02 * inch, f"data absent: {', '.join(absent)}",
                 ha="right", va="bottom", fontsize=SMALL, color=MUTED,
             )  # fmt: skip
         return figure
 
     return drawn
+
+
+def _raise_legends(figure: Figure, strip: float) -> float:
+    """Lift the legends at the foot of a figure above a strip; the room that they need, a share.
+
+    The layout engine makes room for a legend outside only as long as nobody has placed it.
+    """
+    figure.draw_without_rendering()
+    height = figure.bbox.height
+    low = [each for each in figure.legends if each.get_window_extent().y1 < height / 2]
+    tallest = max((each.get_window_extent().height for each in low), default=0.0)
+    for legend in low:
+        legend.set_bbox_to_anchor((0, strip, 1, 1 - strip))
+    return float(tallest / height)

@@ -22,6 +22,7 @@ from gemfi.bench.figures.common import (
     ID,
     NEAR,
     OTHER,
+    SMALL,
     TEXT,
     FigureEntry,
     even_choice,
@@ -188,7 +189,11 @@ def _scatter(axes: Axes, panel: Panel) -> None:
         spine.set_visible(True)
         spine.set_color("#d5dae1")
     told = f"{NEIGHBOURS}-NN {panel.purity:.1f} %"
-    axes.set_title(told, loc="right", fontsize=7, fontweight="normal", color=MUTED, pad=4)
+    behind = {"facecolor": "white", "alpha": 0.8, "pad": 1, "linewidth": 0}
+    axes.text(
+        0.985, 0.02, told, ha="right", va="bottom", fontsize=SMALL, color=MUTED,
+        transform=axes.transAxes, bbox=behind,
+    )  # fmt: skip
 
 
 def _legend(figure: Figure, panel: Panel, place: _Place) -> None:
