@@ -93,10 +93,15 @@ def folder(finished: Path, tmp_path: Path) -> Path:
 def work(bench: Bench) -> list[str]:
     """What was begun."""
     told: list[Event] = []
+
+    def tell(event: Event) -> None:
+        assert event.kind != "wait", f"alone, and it waits for {event.cell.title}"
+        told.append(event)
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in the other processes: sums depend on it
     try:
-        bench.work(tell=told.append)
+        bench.work(tell=tell)
     finally:
         torch.set_num_threads(threads)
     begun = [event.cell.title for event in told if event.kind == "begin"]

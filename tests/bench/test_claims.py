@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from gemfi.bench.claims import CLAIMS, Claim, ledger, measures
 from gemfi.bench.claims.ledger import judge
 from gemfi.bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
 from gemfi.bench.grid import FISHER, MAIN
+from gemfi.bench.protocol import Shift
 from gemfi.bench.records import Sets
 from gemfi.bench.results import of_test
 from gemfi.bench.unavailable import Unavailable
@@ -231,6 +233,21 @@ def test_every_claim_can_be_judged_by_records_without_anything(tmp_path: Path) -
     for each in ledger(results, CLAIMS):
         assert each.outcome == "not tested", each.claim.name
         assert each.reason
+
+
+@pytest.mark.parametrize(
+    ("shift", "said"),
+    [
+        (Shift(), "this protocol has no corruptions"),
+        (Shift(("fog",), (3,)), "the corruptions of this protocol have one severity"),
+    ],
+)
+def test_severity_needs_corruptions_of_several(tmp_path: Path, shift: Shift, said: str) -> None:
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [classified(accuracy=90.0)]})
+    results.protocol = replace(results.protocol, shift=shift)
+    (severity,) = (each for each in CLAIMS if each.name == "shift-severity")
+    found = judge(results, severity)
+    assert (found.outcome, found.reason) == ("not tested", said)
 
 
 def test_together_passes_on_what_is_unavailable(tmp_path: Path) -> None:

@@ -169,20 +169,20 @@ def test_lost_members_of_an_ensemble_are_trained_again(
 ) -> None:
     (cell,) = cells_of(planned, "methods", "ensemble")
     members = [each for each in planned if each.key in cell.member_keys]
-    assert jobs_of(bench, [cell])[0].lost == 0  # they are still to be done, by themselves
+    assert jobs_of(bench, [cell])[0].trainings == 0  # they are still to be done, by themselves
     known = [record(each, train=12.0, evaluate=1.0) for each in members]
     for each in known:
         bench.file.append(each, {})
     (job,) = jobs_of(bench, [cell])
-    assert job.lost == 2
+    assert job.trainings == 2
     assert Recorded(known).train(job) == pytest.approx(2 * 12.0)
     assert Recorded([]).train(job) is None
     monkeypatch.setattr(module, "paced", lambda *_: Pace(step=0.5, observed=0.0))
     one = replace(cell, members=cell.members[:1], member_keys=cell.member_keys[:1])
     assert estimate(bench, [one]).total_seconds == pytest.approx(12.0)
-    other = Bench(PROTOCOL, bench.folder.parent / "other", bench.task)
-    monkeypatch.setattr(other, "lost", lambda _cell: cell.members[:1])
-    assert estimate(other, [cell]).total_seconds == pytest.approx(0.5 * 24 / 2)
+    timed = module._Timed(bench)
+    timed.time([cell.spec], progress=False)
+    assert timed.train(Job.of(cell, len(bench.task.train), lost=1)) == pytest.approx(0.5 * 24 / 2)
 
 
 def test_a_countdown_takes_other_methods_for_what_it_does_not_know(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -227,6 +228,25 @@ class TestCommon:
         note = next(each for each in figure.texts if "absent" in each.get_text())
         lowest = min(each.get_tightbbox().y0 for each in figure.axes)  # type: ignore[union-attr]
         assert note.get_window_extent().y1 < lowest
+
+    @pytest.mark.parametrize(
+        ("absent", "said"),
+        [
+            ((), "seen in pretraining: digits-8-9"),
+            (("noise",), "data absent: noise; seen in pretraining: digits-8-9"),
+        ],
+    )
+    def test_sets_that_a_network_has_seen_are_named_at_the_foot(
+        self,
+        absent: tuple[str, ...],
+        said: str,
+        small_results: Results,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(Results, "is_absent", lambda _, name: name in absent)
+        twin = small_results.watched()
+        twin.protocol = replace(twin.protocol, seen=("digits-8-9",))
+        assert said in words(measured.FIGURES_A["hist-ood"].draw(twin))
 
 
 class TestCurves:

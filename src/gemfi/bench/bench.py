@@ -93,21 +93,14 @@ class Bench:
         """The cells whose runs are not done, each run once."""
         return self._missing(self.plan())
 
-    def lost(self, cell: Cell) -> list[RunSpec]:
-        """Members of an assembled ensemble that have a record, but no model: to be trained again.
+    def untrained(self, cell: Cell) -> dict[str, RunSpec]:
+        """Key -> spec of the members of an assembled ensemble whose models are not here.
 
-        Records that were put into an empty folder come without their runs.
+        Of those with a record the folder is gone, as records that were put into an empty folder
+        come without their runs: nobody but the ensemble trains them again.
         """
-        return self._members(cell, recorded=True)
-
-    def _members(self, cell: Cell, *, recorded: bool) -> list[RunSpec]:
-        """Members whose models are not here, of those with a record or of those without."""
-        records = self.file.read() if cell.members else {}
-        return [
-            spec
-            for spec, key in zip(cell.members, cell.member_keys, strict=True)
-            if (key in records) is recorded and not is_finished(self.run_folder(spec))
-        ]
+        members = zip(cell.member_keys, cell.members, strict=True)
+        return {key: spec for key, spec in members if not is_finished(self.run_folder(spec))}
 
     def _missing(self, cells: list[Cell]) -> list[Cell]:
         records = self.file.read()
@@ -160,8 +153,9 @@ class Bench:
     ) -> bool:
         """Go through the cells once; whether any was done."""
         worked = False
+        pending = {cell.key for cell in todo}
         for cell in todo:
-            if not cell.ready or self._members(cell, recorded=False):
+            if not cell.ready or not pending.isdisjoint(self.untrained(cell)):
                 continue
             with self.file.claim(cell.key) as mine:
                 if not mine or cell.key in self.file.read():
@@ -210,8 +204,8 @@ class Bench:
             folder = self.run_folder(cell.spec)
             run = train_run(cell.spec, folder, progress=progress, task=self.task)
             return run.model, run.training, [to_plain(each) for each in run.record.sessions]
-        lost = self.lost(cell)
-        for spec in lost:
+        lost = self.untrained(cell)
+        for spec in lost.values():
             train_run(spec, self.run_folder(spec), progress=progress, task=self.task)
         runs = [Run.open(self.run_folder(spec)) for spec in cell.members]
         model = assembled(cell.spec, [run.model for run in runs])

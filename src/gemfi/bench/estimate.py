@@ -106,18 +106,18 @@ class Job:
         names: of all runs with its configuration, and of all runs of its method and network.
         kind: of its evaluation.
         steps: of its training.
-        lost: members of an assembled ensemble that are to be trained again.
+        trainings: 1; of an assembled ensemble, the members that are to be trained again.
     """
 
     cell: Cell
     names: tuple[str, str]
     kind: Kind
     steps: int
-    lost: int = 0
+    trainings: int
 
     @classmethod
     def of(cls, cell: Cell, samples: int, lost: int = 0) -> Job:
-        """The job of a cell on so many training samples."""
+        """The job of a cell on so many training samples, with so many members lost."""
         shift = cell.evaluation.get("shift")
         kind = (
             bool(cell.evaluation.get("brief")),
@@ -125,13 +125,14 @@ class Job:
             bool(cell.detectors),
             len(cell.members),
         )
-        return cls(cell, _names(cell.spec.to_plain()), kind, steps_of(cell.spec, samples), lost)
+        names, steps = _names(cell.spec.to_plain()), steps_of(cell.spec, samples)
+        return cls(cell, names, kind, steps, lost if cell.members else 1)
 
 
 def jobs_of(bench: Bench, cells: Iterable[Cell]) -> list[Job]:
     """The jobs of cells of a bench."""
-    samples = len(bench.task.train)
-    return [Job.of(cell, samples, len(bench.lost(cell))) for cell in cells]
+    samples, done = len(bench.task.train), bench.file.read().keys()
+    return [Job.of(cell, samples, len(done & bench.untrained(cell).keys())) for cell in cells]
 
 
 def steps_of(spec: RunSpec, samples: int) -> int:
@@ -181,13 +182,12 @@ class Recorded:
 
     def train(self, job: Job, *others: str) -> float | None:
         """Of a job, of an assembled one that of lost members; None where no run is like it."""
-        members, names = job.cell.members, job.names
-        if members:
-            if not job.lost:
-                return 0.0
-            names = _names(members[0].to_plain())
+        if not job.trainings:
+            return 0.0
+        members = job.cell.members
+        names = _names(members[0].to_plain()) if members else job.names
         pace = _median(self.steps.get(name) for name in (*names, *others))
-        return None if pace is None else pace * job.steps * (job.lost if members else 1)
+        return None if pace is None else pace * job.steps * job.trainings
 
     def evaluate(self, job: Job, *others: str) -> float | None:
         """Of a job; None where no run like it was evaluated on the same sets."""
@@ -245,8 +245,7 @@ class _Timed:
                 self.paces[identity] = paced(spec, self.task)
 
     def train(self, job: Job) -> float:
-        members = len(job.cell.members)
-        share = job.lost / members if members else 1.0  # of an ensemble, which is timed as a whole
+        share = job.trainings / max(1, len(job.cell.members))  # an ensemble is timed as a whole
         return self.paces[_identity(job.cell.spec)].step * job.steps * share
 
     def evaluate(self, job: Job) -> float:

@@ -51,7 +51,10 @@ def _with_severity(row: str, group: str) -> Tests:
     """The most severe corruptions against the least severe."""
 
     def tests(results: Results) -> Sequence[Test]:
-        severities = results.protocol.shift.severities
+        shift = results.protocol.shift
+        severities = shift.severities
+        if not shift.corruptions:
+            raise Unavailable("this protocol has no corruptions")
         if len(severities) < 2:
             raise Unavailable("the corruptions of this protocol have one severity")
         picks = [of_shift(each, "aleatoric", "aupr_ood") for each in severities]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemfi.bench.grid import MAIN
+from gemfi.bench.protocol import SEEN
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.bench.table import Value
@@ -247,8 +248,8 @@ def quantile_limits(
     return float(low - room), float(high + room)
 
 
-def noting_absent(draw: Draw) -> Draw:
-    """A drawing that says at its foot which OOD sets are absent; never left out silently.
+def noting_sets(draw: Draw) -> Draw:
+    """A drawing that says at its foot which OOD sets are absent, and which a network has seen.
 
     Args:
         draw: draws what is there.
@@ -259,16 +260,17 @@ def noting_absent(draw: Draw) -> Draw:
     def drawn(results: Results) -> Figure:
         figure = draw(results)
         absent = [name for name in results.ood_sets if results.is_absent(name)]
+        noted = {"data absent": absent, SEEN: results.protocol.seen}
+        text = "; ".join(f"{what}: {', '.join(names)}" for what, names in noted.items() if names)
         engine = figure.get_layout_engine()
-        if absent and isinstance(engine, ConstrainedLayoutEngine):
+        if text and isinstance(engine, ConstrainedLayoutEngine):
             inch = 1 / figure.get_figheight()
             strip = 0.17 * inch  # room for one line
             low = strip + _raise_legends(figure, strip)
             engine.set(rect=(0, low, 1, 1 - low))
             figure.text(
-                0.99, 0.02 * inch, f"data absent: {', '.join(absent)}",
-                ha="right", va="bottom", fontsize=SMALL, color=MUTED,
-            )  # fmt: skip
+                0.99, 0.02 * inch, text, ha="right", va="bottom", fontsize=SMALL, color=MUTED
+            )
         return figure
 
     return drawn
@@ -279,6 +281,8 @@ def _raise_legends(figure: Figure, strip: float) -> float:
 
     The layout engine makes room for a legend outside only as long as nobody has placed it.
     """
+    if not figure.legends:
+        return 0.0
     figure.draw_without_rendering()
     height = figure.bbox.height
     low = [each for each in figure.legends if each.get_window_extent().y1 < height / 2]

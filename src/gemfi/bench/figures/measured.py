@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from gemfi.bench.figures import calibration, conflict, curves, distributions, scatter, support
-from gemfi.bench.figures.common import FigureEntry, noting_absent
+from gemfi.bench.figures.common import FigureEntry, noting_sets
 
 _ENTRIES: Final[Mapping[str, FigureEntry]] = {
     **curves.ENTRIES,
@@ -21,7 +21,7 @@ _ENTRIES: Final[Mapping[str, FigureEntry]] = {
 _ID_ALONE: Final = ("reliability_id", "conf_correct_wrong", "supp-calib")
 
 FIGURES_A: Final[Mapping[str, FigureEntry]] = {
-    label: entry if label in _ID_ALONE else replace(entry, draw=noting_absent(entry.draw))
+    label: entry if label in _ID_ALONE else replace(entry, draw=noting_sets(entry.draw))
     for label, entry in _ENTRIES.items()
 }
 """In the paper's order."""
