@@ -12,11 +12,13 @@ from scipy import stats
 from gemfi import metrics
 from gemfi.bench.claims import CLAIMS, Claim, ledger, measures
 from gemfi.bench.claims.ledger import judge
+from gemfi.bench.claims.numbers import Number, on_sets, on_test, under_shift
 from gemfi.bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
 from gemfi.bench.grid import FISHER, MAIN
 from gemfi.bench.protocol import Shift
 from gemfi.bench.records import Sets
-from gemfi.bench.results import of_test
+from gemfi.bench.resampling import Draw, over_samples
+from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 from support.benches import classified, detected, made_results
 
@@ -25,12 +27,12 @@ def claim(tests: object) -> Claim:
     return Claim("name", "text", "where", "statistic", tests)  # type: ignore[arg-type]
 
 
-ACCURACY = better_by("a", "b", of_test("accuracy"), "accuracy")
+ACCURACY = better_by("a", "b", on_test("accuracy"), "accuracy")
 
 
 @pytest.mark.parametrize(
     ("first", "outcome"),
-    [([97.0, 97.1, 97.2], "supported"), ([92.0, 92.1, 92.2], "refuted"),
+    [([97.0, 97.1, 97.3], "supported"), ([92.0, 92.1, 92.3], "refuted"),
      ([93.0, 97.0, 95.1], "undecided")],
 )  # fmt: skip
 def test_a_difference_is_called_one_only_beyond_its_interval(
@@ -72,7 +74,7 @@ def test_a_seed_without_a_number_is_told(tmp_path: Path) -> None:
 
 def test_two_seeds_are_indicative(tmp_path: Path) -> None:
     rows = {
-        (MAIN, "a"): [classified(accuracy=97.0), classified(accuracy=97.1)],
+        (MAIN, "a"): [classified(accuracy=97.0), classified(accuracy=97.2)],
         (MAIN, "b"): [classified(accuracy=90.0), classified(accuracy=90.1)],
     }
     found = judge(made_results(tmp_path, rows), claim(ACCURACY))
@@ -123,6 +125,65 @@ def test_with_one_seed_the_interval_is_the_paired_bootstrap(tmp_path: Path) -> N
     assert (found.outcome, found.indicative) == ("supported", True)
 
 
+def classified_arrays(right: float, seed: int, n: int = 400) -> Sets:
+    """Predictions of which this share is right, sure of themselves."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 3, n)
+    said = np.where(rng.random(n) < right, label, (label + 1) % 3)
+    probs = np.full((n, 3), 0.05)
+    probs[np.arange(n), said] = 0.9
+    return {"test": {"log_probs": np.log(probs), "label": label, "prediction": said}}
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_difference_that_seeds_do_not_vary_has_an_interval_over_samples(
+    tmp_path: Path, seeds: int
+) -> None:
+    one, other = classified_arrays(0.95, 1), classified_arrays(0.7, 2)
+    kept = {(MAIN, "a"): [one] * seeds, (MAIN, "b"): [other] * seeds}
+    accuracies = {
+        key: metrics.accuracy(np.exp(sets["test"]["log_probs"]), sets["test"]["label"])
+        for key, (sets, *_) in kept.items()
+    }
+    rows = {key: [classified(accuracy=each)] * seeds for key, each in accuracies.items()}
+    (test,) = judge(made_results(tmp_path / "with", rows, kept), claim(ACCURACY)).tests
+    interval = test.difference.interval
+    assert interval is not None
+    assert 10 < interval.low < test.difference.estimate < interval.high < 40
+    assert interval.estimate == pytest.approx(test.difference.estimate)
+    assert (test.verdict.outcome, test.verdict.indicative) == ("supported", seeds < 3)
+
+    (test,) = judge(made_results(tmp_path / "without", rows), claim(ACCURACY)).tests
+    assert (test.difference.interval, test.verdict.outcome) == (None, "undecided")
+
+
+NUMBERS: dict[str, Number] = {
+    **{name: on_test(name) for name in ("accuracy", "nll", "brier", "ece", "aupr_correct")},
+    "epistemic": on_sets(["digits-8-9", "noise"], "epistemic", "aupr_id"),
+    "entropy": on_sets(["noise"], "entropy", "auroc"),
+    "detector": on_sets(["noise"], "knn", "auroc", detector=True),
+    "severe": under_shift(5, "aleatoric", "aupr_ood"),
+    "shifted": under_shift(None, "aleatoric", "aupr_ood"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_arrays_give_the_number_of_the_record(small_results: Results, name: str) -> None:
+    number = NUMBERS[name]
+    run = small_results.runs("softmax" if name == "detector" else "gem-fi")[0]
+    seen: list[float | None] = []
+
+    def statistic(draw: Draw) -> float | None:
+        seen.append(number.measure(run, draw(small_results.arrays(run))))
+        return seen[-1]
+
+    found = over_samples(statistic, 20)
+    assert seen[0] == pytest.approx(number.pick(run), abs=2e-5)  # the arrays are float32
+    assert len(set(seen)) > 10
+    assert found is not None
+    assert found.low < found.high
+
+
 def test_within_a_margin_needs_the_whole_interval_inside(tmp_path: Path) -> None:
     rows = {
         (FISHER, "0.1"): [classified(accuracy=95.0)] * 3,
@@ -130,7 +191,7 @@ def test_within_a_margin_needs_the_whole_interval_inside(tmp_path: Path) -> None
         (FISHER, "other"): [classified(accuracy=v) for v in (90.1, 90.0, 89.9)],
         (FISHER, "noisy"): [classified(accuracy=v) for v in (99.0, 95.0, 91.0)],
     }
-    pick = of_test("accuracy")
+    pick = on_test("accuracy")
     found = judge(made_results(tmp_path, rows), claim(within(FISHER, "0.1", pick, "accuracy", 1.0)))
     assert [each.verdict.outcome for each in found.tests] == ["supported", "refuted", "undecided"]
 

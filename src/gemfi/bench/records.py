@@ -40,6 +40,9 @@ _LOCK: Final = ".records.lock"
 Sets = dict[str, dict[str, npt.NDArray[Any]]]
 """Set -> array -> values."""
 
+View = Mapping[str, Mapping[str, npt.NDArray[Any]]]
+"""The same, to be read."""
+
 
 @dataclass(frozen=True)
 class RunRecord:

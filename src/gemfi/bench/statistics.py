@@ -1,9 +1,10 @@
 """How sure a number is: intervals over seeds and over samples, and what they let one say.
 
 Two sources of chance are kept apart. Over **seeds**, runs of the same seed are paired and the
-interval is Student's. Over **samples**, a single run is resampled by the bootstrap, which says
-how much the test set was lucky, but not how another seed would have done. A difference is called
-one only where its interval excludes the contrary, and below three seeds only as indicative.
+interval is Student's. Over **samples**, a single run is resampled by the bootstrap (here for the
+numbers of a table, in `resampling.py` for any difference), which says how much the test set was
+lucky, but not how another seed would have done. A difference is called one only where its interval
+excludes the contrary, and below three seeds only as indicative.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from gemfi.metrics import Floats, Ints, Values
 
 Detection = Literal["auroc", "aupr_id", "aupr_ood"]
 Outcome = Literal["supported", "refuted", "undecided"]
+
+_ALIKE: Final = 1e-9  # records hold six digits
 
 SEEDS_NEEDED: Final = 3
 """Below this many seeds a statement is indicative only."""
@@ -96,8 +99,8 @@ def paired_difference(
         a: a number of one method, one a seed.
         b: that of the other.
         level: of the interval.
-        bootstrap: what `bootstrap_difference` gave, the interval of a single seed; with more
-            seeds the interval is Student's, as only that knows how seeds differ.
+        bootstrap: the interval over samples, for a single seed, or seeds that are `alike`;
+            otherwise the interval is Student's, as only that knows how seeds differ.
     """
     first, second = _finite("a", a), _finite("b", b)
     if len(first) != len(second):
@@ -105,9 +108,19 @@ def paired_difference(
             f"a has {len(first)} values but b has {len(second)}; give those of the same seeds"
         )
     gap = first - second
-    over_seeds = len(gap) > 1
-    interval = mean_interval(gap.tolist(), level) if over_seeds else bootstrap
+    interval = bootstrap if alike(gap.tolist()) else mean_interval(gap.tolist(), level)
     return Difference(float(gap.mean()), interval, len(gap), len(gap) < SEEDS_NEEDED)
+
+
+def alike(values: Sequence[float]) -> bool:
+    """Whether seeds say nothing about chance: there is one, or their numbers are all the same.
+
+    Numbers of a density on frozen features are: no seed has a part in it.
+
+    >>> alike([98.5, 98.5]), alike([98.5, 98.4])
+    (True, False)
+    """
+    return max(values) - min(values) < _ALIKE
 
 
 def verdict(difference: Difference, margin: float = 0.0, better: Better = "high") -> Verdict:
@@ -163,39 +176,6 @@ def bootstrap_ood(
     rng = np.random.default_rng(seed)
     found = [ranking.resampled(*ranking.draw(rng)) for _ in range(resamples)]
     return _percentiles(found, ranking.estimate, level)
-
-
-def bootstrap_difference(
-    id_a: Values,
-    ood_a: Values,
-    id_b: Values,
-    ood_b: Values,
-    metric: Detection,
-    resamples: int = 500,
-    seed: int = 0,
-    level: float = 0.95,
-) -> Interval:
-    """Percentile bootstrap of the metric of a less that of b, on the same resamples of samples.
-
-    The scores of both methods are of the same samples in the same order, so that what makes a
-    sample hard for both cancels. The arguments are those of `bootstrap_ood`.
-    """
-    checks.choice("metric", metric, _FROM_COUNTS)
-    _check_resampling(resamples, seed, level)
-    a, b = _Sorted.of(id_a, ood_a, metric), _Sorted.of(id_b, ood_b, metric)
-    for name, first, second in (
-        ("ID", a.id_group, b.id_group),
-        ("OOD", a.ood_group, b.ood_group),
-    ):
-        if len(first) != len(second):
-            raise InputError(
-                f"a has scores of {len(first)} {name} samples but b of {len(second)}; "
-                "give those of the same samples in the same order"
-            )
-    rng = np.random.default_rng(seed)
-    draws = (a.draw(rng) for _ in range(resamples))
-    found = [a.resampled(*draw) - b.resampled(*draw) for draw in draws]
-    return _percentiles(found, a.estimate - b.estimate, level)
 
 
 def spearman(x: Values, y: Values) -> float:

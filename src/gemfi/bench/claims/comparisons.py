@@ -6,17 +6,11 @@ from collections.abc import Sequence
 
 from gemfi.bench.claims import measures
 from gemfi.bench.claims.ledger import Claim, Test, Tests
+from gemfi.bench.claims.numbers import on_test, under_shift
 from gemfi.bench.claims.settings import both
-from gemfi.bench.claims.tests_of import (
-    Measured,
-    better_by,
-    better_ood,
-    rises,
-    sign_of,
-    together,
-)
+from gemfi.bench.claims.tests_of import better_by, better_ood, gap_within, sign_of, together
 from gemfi.bench.grid import MAIN
-from gemfi.bench.results import Results, of_shift, of_test
+from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 
 _TEMPERATURE_GAIN = 0.5
@@ -38,9 +32,9 @@ def _beats(other: str, label: str) -> list[Claim]:
             "Table 3, Table 13",
             "paired difference of Brier score (sum) and ECE on test data",
             lambda row, group: together(
-                better_by(row, other, of_test("brier"), "Brier", better="low", group=group,
+                better_by(row, other, on_test("brier"), "Brier", better="low", group=group,
                           other_group=MAIN),
-                better_by(row, other, of_test("ece"), "ECE", better="low", group=group,
+                better_by(row, other, on_test("ece"), "ECE", better="low", group=group,
                           other_group=MAIN),
             ),
         ),
@@ -57,17 +51,12 @@ def _with_severity(row: str, group: str) -> Tests:
             raise Unavailable("this protocol has no corruptions")
         if len(severities) < 2:
             raise Unavailable("the corruptions of this protocol have one severity")
-        picks = [of_shift(each, "aleatoric", "aupr_ood") for each in severities]
-        runs = results.by_seed(row, group)
-        low, high = (
-            {
-                seed: Measured(value, run.key)
-                for seed, run in runs.items()
-                if (value := pick(run)) is not None
-            }
-            for pick in (picks[0], picks[-1])
+        low, high = severities[0], severities[-1]
+        numbers = (
+            under_shift(high, "aleatoric", "aupr_ood"),
+            under_shift(low, "aleatoric", "aupr_ood"),
         )
-        return [rises(low, high, f"AUPR at severity {severities[-1]} above {severities[0]}")]
+        return [gap_within(results, (row, group), numbers, f"AUPR at severity {high} above {low}")]
 
     return tests
 
@@ -82,7 +71,7 @@ COMPARISONS = [
         "abstract, Table 3",
         "paired difference of test accuracy",
         lambda row, group: better_by(
-            row, "daedl", of_test("accuracy"), "accuracy", group=group, other_group=MAIN
+            row, "daedl", on_test("accuracy"), "accuracy", group=group, other_group=MAIN
         ),
     ),
     *both(
@@ -92,7 +81,7 @@ COMPARISONS = [
         "paired difference of AUPR of right predictions and of AUROC by 1 − max p",
         lambda row, group: together(
             *(
-                better_by(row, "daedl", of_test(metric), name, group=group, other_group=MAIN)
+                better_by(row, "daedl", on_test(metric), name, group=group, other_group=MAIN)
                 for metric, name in (("aupr_correct", "AUPR (right)"), ("auroc_error", "AUROC"))
             )
         ),

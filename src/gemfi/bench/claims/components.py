@@ -6,15 +6,10 @@ from collections.abc import Sequence
 
 from gemfi.bench.claims import measures
 from gemfi.bench.claims.ledger import FULL, Claim, Test
-from gemfi.bench.claims.tests_of import (
-    better_by,
-    better_ood,
-    measured,
-    rises,
-    sets_of,
-)
+from gemfi.bench.claims.numbers import Number, on_sets
+from gemfi.bench.claims.tests_of import better_by, better_ood, by_seed, rises, sets_of
 from gemfi.bench.grid import ABLATION
-from gemfi.bench.results import Pick, Results, mean_of, of_set
+from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 
 
@@ -28,8 +23,8 @@ def _step(name: str, text: str, first: str, second: str) -> Claim:
     )
 
 
-def _mean_aupr(results: Results) -> Pick:
-    return mean_of([of_set(name, "epistemic", "aupr_id") for name in sets_of(results)])
+def _mean_aupr(results: Results) -> Number:
+    return on_sets(sets_of(results), "epistemic", "aupr_id")
 
 
 def _synergy(results: Results) -> Sequence[Test]:
@@ -94,5 +89,5 @@ COMPONENTS_OF_GEM = [
 
 
 def _heads(results: Results, first: str, second: str) -> list[Test]:
-    one, other = (measured(results, row, measures.used_heads, ABLATION) for row in (first, second))
+    one, other = (by_seed(results, row, measures.used_heads, ABLATION) for row in (first, second))
     return [rises(other, one, "effective heads")]

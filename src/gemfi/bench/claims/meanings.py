@@ -6,15 +6,10 @@ from collections.abc import Sequence
 
 from gemfi.bench.claims import measures
 from gemfi.bench.claims.ledger import Test, Tests
+from gemfi.bench.claims.numbers import on_sets
 from gemfi.bench.claims.settings import both
-from gemfi.bench.claims.tests_of import (
-    rising,
-    score_gap,
-    sets_of,
-    sign_of,
-    together,
-)
-from gemfi.bench.results import Results, mean_of, of_set
+from gemfi.bench.claims.tests_of import gap_within, rising, sets_of, sign_of, together
+from gemfi.bench.results import Results
 
 
 def _best_score(row: str, group: str) -> Tests:
@@ -22,12 +17,12 @@ def _best_score(row: str, group: str) -> Tests:
 
     def tests(results: Results) -> Sequence[Test]:
         names = sets_of(results)
-        mine = mean_of([of_set(name, "mutual_information", "auroc") for name in names])
+        mine = on_sets(names, "mutual_information", "auroc")
         return [
-            score_gap(
+            gap_within(
                 results,
                 (row, group),
-                (mine, mean_of([of_set(name, score, "auroc") for name in names])),
+                (mine, on_sets(names, score, "auroc")),
                 f"mean AUROC: mutual information − {score}",
             )
             for score in ("max_prob", "entropy", "evidence", "energy")

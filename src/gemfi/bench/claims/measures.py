@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gemfi.bench.claims.tests_of import Measure, column
-from gemfi.bench.records import Sets
+from gemfi.bench.claims.numbers import Measure
+from gemfi.bench.records import View
 from gemfi.bench.statistics import spearman
 from gemfi.bench.tables.calibration import scaled
 from gemfi.bench.tables.heads import conditions
@@ -20,7 +20,7 @@ Floats = npt.NDArray[Any]
 def correlation(first: str, second: str, names: Sequence[str] = ("test",)) -> Measure:
     """Spearman's correlation of two arrays over one set or more."""
 
-    def measure(sets: Sets) -> float | None:
+    def measure(sets: View) -> float | None:
         one, other = pooled(sets, first, names), pooled(sets, second, names)
         if one is None or other is None:
             return None
@@ -30,7 +30,7 @@ def correlation(first: str, second: str, names: Sequence[str] = ("test",)) -> Me
     return measure
 
 
-def pooled(sets: Sets, key: str, names: Sequence[str]) -> Floats | None:
+def pooled(sets: View, key: str, names: Sequence[str]) -> Floats | None:
     """An array over one set or more; None if one of them does not keep it."""
     found = [column(sets, name, key) for name in names]
     known = [each for each in found if each is not None]
@@ -40,7 +40,7 @@ def pooled(sets: Sets, key: str, names: Sequence[str]) -> Floats | None:
 def mean_over(key: str, names: Sequence[str] = ("test",)) -> Measure:
     """The mean of an array over one set or more."""
 
-    def measure(sets: Sets) -> float | None:
+    def measure(sets: View) -> float | None:
         values = pooled(sets, key, names)
         return None if values is None else float(values.mean())
 
@@ -50,7 +50,7 @@ def mean_over(key: str, names: Sequence[str] = ("test",)) -> Measure:
 def mean_among(key: str, group: str) -> Measure:
     """The mean of an array over the test inputs that are `easy` or at the `boundary`."""
 
-    def measure(sets: Sets) -> float | None:
+    def measure(sets: View) -> float | None:
         values = sets["test"].get(key)
         if values is None:
             return None
@@ -63,14 +63,14 @@ def mean_among(key: str, group: str) -> Measure:
 def gain_of_temperature(metric: str) -> Measure:
     """By how much temperature scaling, fitted on validation data, lowers a test metric."""
 
-    def measure(sets: Sets) -> float | None:
+    def measure(sets: View) -> float | None:
         found = scaled(sets)
         return found[f"{metric} before"] - found[f"{metric} after"]
 
     return measure
 
 
-def used_heads(sets: Sets) -> float | None:
+def used_heads(sets: View) -> float | None:
     """Effective number of heads on test data: exp of the entropy of the mean weights."""
     weights = column(sets, "test", "router")
     if weights is None:
@@ -78,3 +78,8 @@ def used_heads(sets: Sets) -> float | None:
     mean = weights.astype(np.float64).mean(axis=0)
     positive = mean[mean > 0]
     return float(np.exp(-(positive * np.log(positive)).sum()))
+
+
+def column(sets: View, name: str, key: str) -> Floats | None:
+    """An array of a set, None where it is not kept."""
+    return sets.get(name, {}).get(key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gemfi.bench.claims.ledger import Claim
+from gemfi.bench.claims.numbers import on_test, under_shift
 from gemfi.bench.claims.tests_of import better_by, better_chosen, better_ood, together
-from gemfi.bench.results import of_shift, of_test
 from gemfi.style import method_label
 
 _CHOSEN = (
@@ -27,8 +27,8 @@ OURS: Final = (
         "ours",
         "paired difference of Brier score and NLL on test data",
         together(
-            better_by("gem-fi", "ensemble", of_test("brier"), "Brier", better="low"),
-            better_by("gem-fi", "ensemble", of_test("nll"), "NLL", better="low"),
+            better_by("gem-fi", "ensemble", on_test("brier"), "Brier", better="low"),
+            better_by("gem-fi", "ensemble", on_test("nll"), "NLL", better="low"),
         ),
     ),
     Claim(
@@ -43,14 +43,16 @@ OURS: Final = (
         "GEM-FI tells corrupted inputs from clean ones better than DAEDL.",
         "ours",
         "paired difference of AUPR (corrupted positive) by the aleatoric score, all corruptions",
-        better_by("gem-fi", "daedl", of_shift(None, "aleatoric", "aupr_ood"), "AUPR under shift"),
+        better_by(
+            "gem-fi", "daedl", under_shift(None, "aleatoric", "aupr_ood"), "AUPR under shift"
+        ),
     ),
     Claim(
         "softmax-accuracy",
         "GEM-FI loses less than half a point of accuracy against softmax.",
         "ours",
         "paired difference of accuracy, above −0.5",
-        better_by("gem-fi", "softmax", of_test("accuracy"), "accuracy", margin=-0.5),
+        better_by("gem-fi", "softmax", on_test("accuracy"), "accuracy", margin=-0.5),
     ),
     *(
         Claim(

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemfi.bench.claims.ledger import Claim, Test, Tests
+from gemfi.bench.claims.numbers import on_sets
 from gemfi.bench.claims.settings import both
-from gemfi.bench.claims.tests_of import (
-    better_ood,
-    score_gap,
-    sets_of,
-    together,
-    within,
-)
+from gemfi.bench.claims.tests_of import better_ood, gap_within, sets_of, together, within
 from gemfi.bench.grid import COMPONENTS, FISHER, KL, OUTLIERS
-from gemfi.bench.results import Results, mean_of, of_set
+from gemfi.bench.results import Results
 from gemfi.bench.statistics import (
     Difference,
     Interval,
@@ -32,7 +27,7 @@ _TRAINING, _INFERENCE = 1.49, 1.20
 
 def _insensitive(name: str, group: str, default: str, label: str) -> Claim:
     def tests(results: Results) -> Sequence[Test]:
-        mean = mean_of([of_set(each, "epistemic", "aupr_id") for each in sets_of(results)])
+        mean = on_sets(sets_of(results), "epistemic", "aupr_id")
         return within(group, default, mean, "mean AUPR", _SPAN)(results)
 
     return Claim(
@@ -69,13 +64,15 @@ def _rho(row: str, group: str) -> Tests:
     """Evidence with ρ against evidence without, on each set."""
 
     def tests(results: Results) -> Sequence[Test]:
-        picks = [
-            (name, of_set(name, "evidence", "aupr_id"), of_set(name, "bare_evidence", "aupr_id"))
-            for name in sets_of(results)
-        ]
+        kinds = "evidence", "bare_evidence"
         return [
-            score_gap(results, (row, group), (scaled, bare), f"AUPR on {name}")
-            for name, scaled, bare in picks
+            gap_within(
+                results,
+                (row, group),
+                (on_sets([name], kinds[0], "aupr_id"), on_sets([name], kinds[1], "aupr_id")),
+                f"AUPR on {name}",
+            )
+            for name in sets_of(results)
         ]
 
     return tests

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from gemfi import metrics
-from gemfi.bench.records import Sets
+from gemfi.bench.records import View
 from gemfi.bench.results import Results, mean_of, of_set
 from gemfi.bench.table import Cell, Column, Table, Value
 from gemfi.bench.tables.arrays import Measured, measured, measured_cell, require_arrays
@@ -94,7 +94,7 @@ def effect_on_gem(results: Results) -> Table:
     )
 
 
-def scaled(sets: Sets) -> Mapping[str, float]:
+def scaled(sets: View) -> Mapping[str, float]:
     """T of the validation data, and the metrics of the test data before and after it."""
     validation, test = sets["validation"], sets["test"]
     log_temperature = fit_temperature(
