@@ -27,13 +27,15 @@ _RENDERED = (("tables", ("md", "csv", "tex")), ("figures", ("png",)))
 
 
 def keep(folder: Path, below: Path = RESULTS) -> Path:
-    """Copy what is worth keeping; returns where it is now."""
+    """Copy what is worth keeping, in place of what was kept before; returns where it is now."""
     results = Results(folder)
     target = below / results.protocol.name
+    if target.resolve() == folder.resolve():
+        raise SystemExit(f"error: {folder} is where results are kept; give the folder of a bench")
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
-    results.file.pack(target)
+    results.file.pack(target, results.records.keys())
     for name in _FILES:
         if (folder / name).exists():
             shutil.copy(folder / name, target / name)

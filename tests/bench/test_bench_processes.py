@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pytest
 import torch
 
 from gemfi.bench.bench import Bench, Event
 from gemfi.bench.protocol import Contestant, Protocol, find_protocol
-from gemfi.bench.records import PACKED, RECORDS
+from gemfi.bench.records import PACKED, RECORDS, read_arrays
 from gemfi.data import TASKS, Split, Task
 from gemfi.errors import CheckpointError
 from gemfi.training.folder import CHECKPOINT
@@ -129,6 +130,27 @@ def test_what_is_there_is_not_run_again(folder: Path, protocol: Protocol, task: 
     assert work(bench) == []
     assert (folder / RECORDS).read_bytes() == text
     assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_arrays_that_are_gone_are_made_again_where_they_are_asked_for(
+    folder: Path, protocol: Protocol, task: Task
+) -> None:
+    bench = Bench(protocol, folder, task)
+    before, text = numbers(bench), (folder / RECORDS).read_bytes()
+    (gone, *_) = (cell for cell in bench.plan() if cell.spec.method == "gem-fi")
+    path = bench.file.arrays(gone.key)
+    arrays = read_arrays(path)
+    path.unlink()
+    assert bench.missing() == []
+    again = Bench(protocol, folder, task, arrays=True)
+    assert [cell.key for cell in again.missing()] == [gone.key]
+    assert work(again) == [gone.title]
+    assert again.missing() == []
+    assert numbers(bench) == before
+    assert (folder / RECORDS).read_bytes() == text  # the same numbers: the record that was there
+    for name, each in read_arrays(path).items():
+        for key, values in each.items():
+            np.testing.assert_array_equal(values, arrays[name][key])
 
 
 def test_an_ensemble_trains_members_again_whose_records_came_alone(

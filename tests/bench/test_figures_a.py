@@ -248,6 +248,16 @@ class TestCommon:
         twin.protocol = replace(twin.protocol, seen=("digits-8-9",))
         assert said in words(measured.FIGURES_A["hist-ood"].draw(twin))
 
+    @pytest.mark.parametrize("label", ["reliability_id", "prroc"])
+    def test_rows_without_arrays_are_named_at_the_foot(
+        self, label: str, small_results: Results, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gone = [run.key for run in small_results.runs("edl")]
+        gone.append(small_results.runs("daedl")[0].key)
+        monkeypatch.setattr(Results, "has_arrays", lambda _, run: run.key not in gone)
+        found = words(measured.FIGURES_A[label].draw(small_results.watched()))
+        assert "arrays absent: EDL, DAEDL (1 of 2 runs)" in found
+
 
 class TestCurves:
     def lines(self, axes: Axes) -> dict[str, Any]:

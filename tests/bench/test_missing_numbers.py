@@ -73,6 +73,14 @@ def test_the_summary_puts_it_last(tmp_path: Path) -> None:
     )
 
 
+def test_the_summary_says_where_a_number_is_of_one_run(tmp_path: Path) -> None:
+    rows = {(MAIN, "gem-fi"): [scored(nll=0.2), scored(nll=0.2)], (MAIN, "edl"): [scored(nll=0.1)]}
+    (nll,) = [each for each in summary(made_results(tmp_path, rows), []) if each.startswith("NLL")]
+    assert nll.endswith(
+        "GEM-FI 0.200 ± 0.000, place 2 of 2; the first is EDL with 0.100 (one run)."
+    )
+
+
 def test_a_mean_over_corruptions_is_over_all_of_them(tmp_path: Path) -> None:
     whole = {"fog-1": {"id": {"nll": 1.0}}, "fog-3": {"id": {"nll": 3.0}}}
     infinite = whole | {"fog-3": {"id": {"nll": math.inf}}}
@@ -91,7 +99,22 @@ def test_numbers_from_arrays_say_it_too(tmp_path: Path) -> None:
     )
     cell = measured_cell(results, source, found, "a")
     assert isinstance(cell, Value)
-    assert (cell.mean, cell.n, cell.missing) == (3.0, 2, 1)
+    assert (cell.mean, cell.n, cell.missing, cell.unseen) == (3.0, 2, 1, 0)
+
+
+def test_a_run_without_arrays_is_told_from_one_without_the_number(tmp_path: Path) -> None:
+    rows, arrays = (MAIN, "edl"), [{"test": {"a": np.float32([at])}} for at in (1, 2, 3)]
+    results = made_results(tmp_path, {rows: [classified()] * 3}, {rows: arrays})
+    results.file.arrays(results.runs("edl")[0].key).unlink()
+    source = Origin("EDL", "edl")
+    found = measured(results, source, lambda sets: {"a": float(sets["test"]["a"][0])})
+    cell = measured_cell(results, source, found, "a")
+    assert isinstance(cell, Value)
+    assert (cell.mean, cell.n, cell.missing, cell.unseen) == (2.5, 2, 0, 1)
+    assert cell.remark == "2 of 3 runs: the arrays of the others are not here"
+    rows_of = (Row("a", (cell,)), Row("b", (Value(9.0),)))  # its runs are no worse for that
+    table = Table("t", "T", (Column("NLL", better="low"),), rows_of)
+    assert marks(table) == {(0, 0): "best", (1, 0): "second"}
 
 
 # -- learning rates -------------------------------------------------------------------------------

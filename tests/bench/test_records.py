@@ -55,6 +55,20 @@ def test_a_run_is_recorded_once(tmp_path: Path) -> None:
     assert file.read()["a"].title == "methods/a seed 0"
 
 
+def test_of_a_run_with_other_numbers_the_last_counts(tmp_path: Path) -> None:
+    """Its arrays are those that are here."""
+    file = RecordFile(tmp_path)
+    numbers = {"test": {"nll": float("nan"), "ece": 1.0}}
+    file.append(record("a", numbers=numbers), SETS)
+    turned = {"test": dict(reversed(numbers["test"].items()))}
+    file.append(record("a", numbers=turned, title="the same"), SETS)
+    assert file.read()["a"].title == "methods/a seed 0"
+    other = record("a", numbers={"test": {"nll": 0.5}})
+    file.append(other, {"test": {"label": np.int16([7])}})
+    assert file.read() == {"a": other}
+    assert read_arrays(file.arrays("a"))["test"]["label"].tolist() == [7]
+
+
 def test_what_is_left_of_a_line_is_not_read_and_is_cut_off(tmp_path: Path) -> None:
     file = RecordFile(tmp_path)
     file.append(record("a"), SETS)
@@ -77,7 +91,7 @@ def test_a_spoilt_line_is_refused_by_its_number(tmp_path: Path) -> None:
 def test_a_spoilt_file_of_arrays_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(b"no zip")
-    with pytest.raises(CheckpointError, match="evaluated again"):
+    with pytest.raises(CheckpointError, match="gemfi bench --arrays makes it again"):
         read_arrays(path)
 
 
@@ -105,3 +119,5 @@ def test_packed_records_are_read_like_the_others(tmp_path: Path) -> None:
     assert file.pack(tmp_path / "again").read_bytes() == first
     kept.append(record("c"), SETS)
     assert set(kept.read()) == {"a", "b", "c"}
+    kept.pack(tmp_path / "some", {"a", "c", "d"})
+    assert set(RecordFile(tmp_path / "some").read()) == {"a", "c"}

@@ -8,15 +8,18 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from gemfi import locks
 from gemfi.bench import figures, rendering
+from gemfi.bench.grid import MAIN
 from gemfi.bench.manifest import PAPER_FIGURES, PAPER_TABLES
 from gemfi.bench.rendering import MANIFEST, REPORT, Rendered, render
 from gemfi.bench.results import Results
 from gemfi.errors import InputError
+from support.benches import classified, made_results
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +124,31 @@ def test_small_drawings_are_in_the_page_as_vectors(drawn: Path) -> None:
     assert 'download="conf_correct_wrong.svg" href="data:image/svg+xml;base64,' in page
 
 
-def test_kept_results_name_the_files_that_are_kept(drawn: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def keeping() -> ModuleType:
     path = Path(__file__).parents[2] / "benchmarks" / "keep_results.py"
     spec = importlib.util.spec_from_file_location("keep_results", path)
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    kept = script.keep(drawn, tmp_path)
+    return script
+
+
+def test_kept_results_are_no_folder_to_keep(keeping: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "chosen"
+    made_results(folder, {(MAIN, "edl"): [classified(accuracy=90.0)]})
+    kept = keeping.keep(folder, tmp_path / "results")
+    before = {path: path.read_bytes() for path in kept.iterdir()}
+    with pytest.raises(SystemExit, match="is where results are kept; give the folder of a bench"):
+        keeping.keep(kept, tmp_path / "results")
+    assert {path: path.read_bytes() for path in kept.iterdir()} == before
+
+
+def test_kept_results_name_the_files_that_are_kept(
+    keeping: ModuleType, drawn: Path, tmp_path: Path
+) -> None:
+    kept = keeping.keep(drawn, tmp_path)
     assert kept == tmp_path / "small"
     manifest = json.loads((kept / MANIFEST).read_text())
     named = {name for entry in manifest.values() for name in entry.get("files", ())}
@@ -181,3 +201,16 @@ def test_the_dates_of_a_report_are_one_or_two(
         for at, day in enumerate(days)
     }
     assert rendering._facts(twin)["Dates"] == said
+
+
+def test_rows_with_other_seeds_are_told(tmp_path: Path) -> None:
+    rows = {
+        (MAIN, "softmax"): [classified(accuracy=90.0)] * 3,
+        (MAIN, "edl"): [classified(accuracy=90.0)],
+        (MAIN, "daedl"): [classified(accuracy=90.0)],
+    }
+    facts = rendering._facts(made_results(tmp_path, rows))
+    assert facts["Seeds"] == "0 (2 rows); 0, 1, 2 (1 row)"
+    assert facts["Runs"].startswith("5, 10.0 s")
+    alike = made_results(tmp_path / "alike", {(MAIN, "edl"): [classified(accuracy=90.0)] * 2})
+    assert rendering._facts(alike)["Seeds"] == "0, 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from gemfi.bench.bench import GRID
 from gemfi.bench.grid import ABLATION, MAIN
 from gemfi.bench.results import Results, mean_of, of_set, of_shift, of_test
 from gemfi.errors import InputError
@@ -42,6 +44,15 @@ def test_a_set_that_no_run_saw_is_absent(tmp_path: Path) -> None:
     assert not results.is_absent("noise")
     pick = mean_of([of_set(name, "epistemic", "auroc") for name in results.ood_sets])
     assert results.value("a", pick) is None
+
+
+def test_runs_of_an_earlier_grid_are_not_read(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "edl"): [classified(accuracy=90.0)] * 2})
+    kept, other = results.runs("edl")
+    grid = json.loads((tmp_path / GRID).read_text())
+    (tmp_path / GRID).write_text(json.dumps(grid[:1]))
+    assert list(Results(tmp_path).records) == [kept.key]
+    assert other.key in Results(tmp_path).file.read()
 
 
 def test_a_folder_that_is_no_bench_is_refused(tmp_path: Path) -> None:

@@ -61,10 +61,18 @@ class Bench:
         protocol: what to compare.
         folder: for runs, records and arrays; it is created.
         task: the data, if at hand; otherwise found by the protocol's name for it.
+        arrays: also do runs again whose records are here without their arrays.
     """
 
-    def __init__(self, protocol: Protocol, folder: Path | str, task: Task | None = None) -> None:
-        self.protocol, self.folder = protocol, Path(folder)
+    def __init__(
+        self,
+        protocol: Protocol,
+        folder: Path | str,
+        task: Task | None = None,
+        *,
+        arrays: bool = False,
+    ) -> None:
+        self.protocol, self.folder, self.arrays = protocol, Path(folder), arrays
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file; give a folder for the benchmark")
         _check_folder(self.folder, protocol)
@@ -89,6 +97,13 @@ class Bench:
 
         return plan(self.protocol, self.task, nll)
 
+    def done(self) -> dict[str, RunRecord]:
+        """Key -> record of the runs that need not be done; with `arrays` those that have theirs."""
+        records = self.file.read()
+        if not self.arrays:
+            return records
+        return {key: each for key, each in records.items() if self.file.arrays(key).exists()}
+
     def missing(self) -> list[Cell]:
         """The cells whose runs are not done, each run once."""
         return self._missing(self.plan())
@@ -103,10 +118,10 @@ class Bench:
         return {key: spec for key, spec in members if not is_finished(self.run_folder(spec))}
 
     def _missing(self, cells: list[Cell]) -> list[Cell]:
-        records = self.file.read()
+        done = self.done()
         found: dict[str, Cell] = {}
         for cell in cells:
-            if cell.key not in records:
+            if cell.key not in done:
                 found.setdefault(cell.key, cell)
         return list(found.values())
 
@@ -158,7 +173,7 @@ class Bench:
             if not cell.ready or not pending.isdisjoint(self.untrained(cell)):
                 continue
             with self.file.claim(cell.key) as mine:
-                if not mine or cell.key in self.file.read():
+                if not mine or cell.key in self.done():
                     continue
                 done = total - len(self._missing(todo))
                 tell(Event("begin", cell, done, total))

@@ -131,7 +131,7 @@ class Job:
 
 def jobs_of(bench: Bench, cells: Iterable[Cell]) -> list[Job]:
     """The jobs of cells of a bench."""
-    samples, done = len(bench.task.train), bench.file.read().keys()
+    samples, done = len(bench.task.train), bench.done().keys()
     return [Job.of(cell, samples, len(done & bench.untrained(cell).keys())) for cell in cells]
 
 

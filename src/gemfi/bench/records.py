@@ -18,7 +18,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +81,11 @@ class RunRecord:
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return to_json(plain, sort_keys=True)
 
+    def same_numbers(self, other: RunRecord) -> bool:
+        """Whether another record holds the same numbers, as they are written."""
+        one, two = (to_json(each.numbers, sort_keys=True) for each in (self, other))
+        return one == two
+
     @classmethod
     def read(cls, line: str | bytes, where: str) -> RunRecord:
         """From one line of JSON."""
@@ -123,22 +128,29 @@ class RecordFile:
         if self.path.exists():
             yield self.path, self.path.read_bytes()
 
-    def pack(self, folder: Path) -> Path:
-        """Write every record into one compressed file of another folder, the same bytes each time.
+    def pack(self, folder: Path, keys: Collection[str] | None = None) -> Path:
+        """Write records into one compressed file of another folder, the same bytes each time.
 
         Args:
             folder: such as that of results that are kept under version control.
+            keys: of the records; None for all.
         """
-        lines = [record.line() for _, record in sorted(self.read().items())]
+        found = sorted(self.read().items())
+        lines = [record.line() for key, record in found if keys is None or key in keys]
         data = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
         write_atomically(folder / PACKED, data)
         return folder / PACKED
 
     def append(self, record: RunRecord, sets: Sets) -> None:
-        """Keep a run: its arrays first, so that a record always has them."""
+        """Keep a run: its arrays first, so that a record always has them.
+
+        A run that was done again keeps the record that it had, unless its numbers are others: then
+        the new one counts, whose arrays are here.
+        """
         write_arrays(self.arrays(record.key), sets)
         with locks.alone(self.folder / _LOCK, lambda: None):
-            if record.key in self.read():
+            before = self.read().get(record.key)
+            if before is not None and before.same_numbers(record):
                 return
             kept = self.path.read_bytes() if self.path.exists() else b""
             end = kept.rfind(b"\n") + 1
@@ -191,7 +203,6 @@ def read_arrays(path: Path) -> Sets:
                     found.setdefault(name, {})[key] = np.lib.format.read_array(opened)
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError(
-            f"cannot read {path}: {error}; delete it and the line of {path.stem} in {RECORDS}, and "
-            "the run is evaluated again"
+            f"cannot read {path}: {error}; delete it, and gemfi bench --arrays makes it again"
         ) from error
     return found

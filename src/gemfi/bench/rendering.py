@@ -14,6 +14,7 @@ figures of toys have none: their models are no runs of the grid.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from tqdm import tqdm
 from gemfi import locks
 from gemfi.bench.claims import CLAIMS, Finding, ledger
 from gemfi.bench.comparison import comparisons
+from gemfi.bench.grid import RATES
 from gemfi.bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
 from gemfi.bench.render import csv, html, latex, markdown
 from gemfi.bench.report import Claim as Shown
@@ -195,18 +197,39 @@ def _keys(table: Table) -> list[str]:
 
 def _facts(results: Results) -> dict[str, str]:
     records = results.records.values()
-    seconds = sum(sum(each.seconds.values()) for each in records)
+    alone = [each.seconds["train"] for each in records if not each.members]  # members have theirs
+    seconds = sum([*alone, *(each.seconds["evaluate"] for each in records)])
     commits = {each.sessions[-1]["commit"] for each in records if each.sessions}
     versions = sorted(str(each)[:10] for each in commits if each)
     dates = sorted(each.sessions[-1]["date"][:10] for each in records if each.sessions)
     return {
         "Protocol": results.protocol.name,
         "Task": Path(results.protocol.task).name,
-        "Seeds": ", ".join(map(str, results.protocol.seeds)),
+        "Seeds": _seeds(results),
         "Runs": f"{len(records):,}, {duration(seconds)} of computing",
         "Dates": " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]])),
         "Code": ", ".join(versions) or "not from a checkout",
     }
+
+
+def _seeds(results: Results) -> str:
+    """The seeds of the rows; where rows have different ones, of how many each.
+
+    Args:
+        results: of a bench.
+    """
+    rows: dict[tuple[str, str], list[int]] = {}
+    for each in results.grid:
+        if each.group != RATES:
+            rows.setdefault((each.group, each.row), []).append(each.seed)
+    counts = Counter(", ".join(map(str, seeds)) for seeds in rows.values())
+    if len(counts) < 2:
+        return "".join(counts)
+    return "; ".join(f"{seeds} ({_rows(count)})" for seeds, count in counts.most_common())
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
 
 
 # -- claims ---------------------------------------------------------------------------------------

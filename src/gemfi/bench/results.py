@@ -44,6 +44,8 @@ class Results:
 
     Attributes:
         used: keys of the runs whose arrays or numbers it was asked for so far, in that order.
+        lacking: row -> how many of its runs have no arrays here, and of how many, where it was
+            asked for.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -52,14 +54,16 @@ class Results:
         self.protocol = read_protocol(self.folder)
         self.grid = _read_grid(self.folder / GRID)
         self.used: dict[str, None] = {}
+        self.lacking: dict[str, tuple[int, int]] = {}
         self.file = RecordFile(self.folder)
-        self.records = self.file.read()
+        planned = {each.key for each in self.grid}  # beside them, runs of an earlier grid may lie
+        self.records = {key: each for key, each in self.file.read().items() if key in planned}
         self._arrays = lru_cache(maxsize=32)(self._read)
 
     def watched(self) -> Results:
-        """The same results, read once, with a list of their own of what they are asked for."""
+        """The same results, read once, with lists of their own of what they are asked for."""
         twin = copy.copy(self)
-        twin.used = {}
+        twin.used, twin.lacking = {}, {}
         return twin
 
     def use(self, run: RunRecord) -> None:
@@ -133,6 +137,14 @@ class Results:
         self.use(run)
         return self._arrays(run.key)
 
+    def runs_with_arrays(self, row: str, group: str = MAIN) -> list[RunRecord]:
+        """The runs of a row whose arrays are here; `lacking` counts the others."""
+        runs = self.runs(row, group)
+        found = [run for run in runs if self.has_arrays(run)]
+        if len(found) < len(runs):
+            self.lacking[row] = len(runs) - len(found), len(runs)
+        return found
+
     def has_arrays(self, run: RunRecord) -> bool:
         """Whether the arrays of a run are here; committed records go without."""
         return self.file.arrays(run.key).exists()
@@ -153,7 +165,8 @@ class Results:
         path = self.file.arrays(key)
         if not path.exists():
             raise InputError(
-                f"the arrays of run {key} are not in {path.parent}; run gemfi bench again there"
+                f"the arrays of run {key} are not in {path.parent}; gemfi bench --arrays makes "
+                "them again"
             )
         return read_arrays(path)
 

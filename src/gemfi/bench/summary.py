@@ -87,4 +87,6 @@ def _shown(value: Value, digits: int) -> str:
     text = f"{value.mean:.{digits}f}"
     if value.std is not None:
         text += f" ± {value.std:.{digits}f}"
-    return f"{text} (in {value.n} of {value.n + value.missing} runs)" if value.missing else text
+    if value.missing:
+        return f"{text} (in {value.n} of {value.n + value.missing} runs)"
+    return f"{text} (one run)" if value.n == 1 else text

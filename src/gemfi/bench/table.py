@@ -36,6 +36,8 @@ class Value:
         missing: further runs that have no such number, or an infinite one: the mean is without
             them, so that it says so and is never best.
         interval: low and high end, of the number of one run over its inputs.
+        unseen: further runs whose number is not known, as the arrays that it is made from are not
+            here.
     """
 
     mean: float
@@ -45,10 +47,12 @@ class Value:
     flag: str | None = None
     missing: int = 0
     interval: tuple[float, float] | None = None
+    unseen: int = 0
 
     def __post_init__(self) -> None:
         checks.whole("n", self.n, 1)
         checks.whole("missing", self.missing, 0)
+        checks.whole("unseen", self.unseen, 0)
         if self.std is not None and self.std < 0:
             raise InputError(f"std must be at least 0, got {self.std}")
         broken = [key for key in self.keys if not key or key.split() != [key]]
@@ -58,8 +62,16 @@ class Value:
     @property
     def remark(self) -> str:
         """What a footnote says of it: its flag, and that runs are left out; empty for neither."""
-        short = f"{self.n} of {self.n + self.missing} runs: the others have no such number, or an "
-        parts = [self.flag or "", f"{short}infinite one" if self.missing else ""]
+        known = self.n + self.missing
+        parts = [self.flag or ""]
+        if self.missing:
+            parts.append(
+                f"{self.n} of {known} runs: the others have no such number, or an infinite one"
+            )
+        if self.unseen:
+            parts.append(
+                f"{known} of {known + self.unseen} runs: the arrays of the others are not here"
+            )
         return "; ".join(part for part in parts if part)
 
     @classmethod

@@ -43,6 +43,7 @@ def bench(
     only: Annotated[tuple[str, ...], _Chosen] = (),
     threads: Annotated[int | None, _Count] = None,
     *,
+    arrays: bool = False,
     dry_run: bool = False,
     render: bool = True,
     quiet: bool = False,
@@ -60,6 +61,8 @@ def bench(
         only: groups of the grid, or single rows, such as methods or ablation/ablation-full;
             --dry-run shows them. The learning rates that are to be chosen come first.
         threads: of torch. One each is best where several processes share the work.
+        arrays: also do runs again whose records are here without their arrays, as those of results
+            under version control are: some tables and figures are made from arrays.
         dry_run: print the grid, what of it is done, and how long the rest would take; run nothing.
         render: make tables, figures and report in the end.
         quiet: print where the report is (or the folder, with --no-render), and nothing else.
@@ -71,7 +74,7 @@ def bench(
         require_matplotlib()  # fail before the training and not after it
     chosen = find_protocol(protocol)
     folder = runs_root() / "bench" / chosen.name if out is None else Path(out)
-    work = Bench(chosen, folder)
+    work = Bench(chosen, folder, arrays=arrays)
     cells = work.plan()
     wanted = selection(cells, chosen, only)
     cells = [cell for cell in cells if wanted(cell)]
@@ -166,7 +169,7 @@ def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) ->
 
 def _plan(work: Bench, cells: Sequence[Cell]) -> str:
     """The grid as a table, with what is done and how long the rest would take."""
-    records = work.file.read()
+    records = work.done()
     keys = {cell.key: cell for cell in reversed(cells)}  # key -> the first cell of it
     missing = [cell for key, cell in keys.items() if key not in records]
     found = estimate(work, missing, progress=None)
@@ -301,7 +304,7 @@ class _Teller:
     def begins(self) -> None:
         """What there is to do, and what the lines will say."""
         total = len(self.countdown.jobs)
-        missing = len(self.countdown.jobs.keys() - self.work.file.read().keys())
+        missing = len(self.countdown.jobs.keys() - self.work.done().keys())
         print("\n".join(_headline(self.work, total, missing)), flush=True)
         if missing:
             names = [column.name for column in self.columns]
@@ -315,7 +318,7 @@ class _Teller:
             print(f"waiting for {event.cell.title}, which another process is doing", flush=True)
         if event.kind != "end":
             return
-        records = self.work.file.read()
+        records = self.work.done()
         run = records[event.cell.key]
         left = self._countdown(event.cell).left(records)
         times = [

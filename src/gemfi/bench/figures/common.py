@@ -115,9 +115,11 @@ def shown_rows(results: Results, methods: Sequence[str] = METHODS) -> list[Shown
     found: dict[str, Shown] = {}
     for row in results.rows(MAIN):
         name = results.method(row)
-        runs = tuple(run for run in results.runs(row) if results.has_arrays(run))
-        if name in methods and name not in found and runs:
-            found[name] = Shown(row, name, runs)
+        if name not in methods or name in found:
+            continue
+        runs = results.runs_with_arrays(row)
+        if runs:
+            found[name] = Shown(row, name, tuple(runs))
     if not found:
         names = ", ".join(method_label(name) for name in methods)
         raise Unavailable(f"no run of {names} is here with its arrays")
@@ -248,19 +250,26 @@ def quantile_limits(
     return float(low - room), float(high + room)
 
 
-def noting_sets(draw: Draw) -> Draw:
-    """A drawing that says at its foot which OOD sets are absent, and which a network has seen.
+def noting(draw: Draw, *, sets: bool = True) -> Draw:
+    """A drawing that says at its foot what it lacks: OOD sets, and arrays of runs.
+
+    Sets that a network has seen in pretraining are named there, too.
 
     Args:
         draw: draws what is there.
+        sets: whether it shows OOD sets at all.
     """
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - optional
 
     @styled()
     def drawn(results: Results) -> Figure:
         figure = draw(results)
-        absent = [name for name in results.ood_sets if results.is_absent(name)]
-        noted = {"data absent": absent, SEEN: results.protocol.seen}
+        shown = results.ood_sets if sets else []
+        noted = {
+            "data absent": [name for name in shown if results.is_absent(name)],
+            SEEN: [name for name in shown if name in results.protocol.seen],
+            "arrays absent": [_lacking(row, *counts) for row, counts in results.lacking.items()],
+        }
         text = "; ".join(f"{what}: {', '.join(names)}" for what, names in noted.items() if names)
         engine = figure.get_layout_engine()
         if text and isinstance(engine, ConstrainedLayoutEngine):
@@ -274,6 +283,11 @@ def noting_sets(draw: Draw) -> Draw:
         return figure
 
     return drawn
+
+
+def _lacking(row: str, lost: int, total: int) -> str:
+    """A row that is not drawn whole; how many of its runs lack arrays, if some have theirs."""
+    return method_label(row) + (f" ({lost} of {total} runs)" if lost < total else "")
 
 
 def _raise_legends(figure: Figure, strip: float) -> float:

@@ -27,7 +27,7 @@ from gemfi.bench.figures.common import (
     FigureEntry,
     even_choice,
     needed,
-    noting_sets,
+    noting,
     ood_groups,
     panel_title,
     shown_row,
@@ -269,11 +269,11 @@ _WHAT: Final = (
     "random state. Distances between clusters mean nothing in t-SNE."
 )
 EMBEDDING_FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "tsne-fi": FigureEntry("Features of GEM-FI", f"GEM-FI: {_WHAT}", noting_sets(tsne_ours)),
+    "tsne-fi": FigureEntry("Features of GEM-FI", f"GEM-FI: {_WHAT}", noting(tsne_ours)),
     "tsne-comparison": FigureEntry(
         "Features of the GEM variants",
         f"Rows: GEM-CORE, GEM-MIX, GEM-FI. {_WHAT}",
-        noting_sets(tsne_family),
+        noting(tsne_family),
     ),
 }
 """Label -> figure."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from gemfi.bench.figures import calibration, conflict, curves, distributions, scatter, support
-from gemfi.bench.figures.common import FigureEntry, noting_sets
+from gemfi.bench.figures.common import FigureEntry, noting
 
 _ENTRIES: Final[Mapping[str, FigureEntry]] = {
     **curves.ENTRIES,
@@ -21,7 +21,7 @@ _ENTRIES: Final[Mapping[str, FigureEntry]] = {
 _ID_ALONE: Final = ("reliability_id", "conf_correct_wrong", "supp-calib")
 
 FIGURES_A: Final[Mapping[str, FigureEntry]] = {
-    label: entry if label in _ID_ALONE else replace(entry, draw=noting_sets(entry.draw))
+    label: replace(entry, draw=noting(entry.draw, sets=label not in _ID_ALONE))
     for label, entry in _ENTRIES.items()
 }
 """In the paper's order."""

@@ -27,7 +27,7 @@ from gemfi.bench.figures.common import (
     TEXT,
     FigureEntry,
     Shown,
-    noting_sets,
+    noting,
     shown_rows,
 )
 from gemfi.bench.records import RunRecord
@@ -368,7 +368,7 @@ SIMPLEX_FIGURES: Final[Mapping[str, FigureEntry]] = {
         "with its weight; discs: the mass at a corner, where one probability is above 0.99, which "
         "the density inside cannot show. S: total evidence Σ π α0 with gate and density scaler; "
         "vacuity: C/(C + S). One run each, of the first common seed.",
-        noting_sets(dirichlet_comparison),
+        noting(dirichlet_comparison),
     )
 }
 """Label -> figure."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gemfi.bench.records import Sets
@@ -27,7 +28,7 @@ def require_arrays(results: Results, sources: Sequence[Origin]) -> None:
     if runs and not any(results.has_arrays(run) for run in runs):
         raise Unavailable(
             "the arrays of these runs are not here, which committed records go without; "
-            "gemfi bench makes them again"
+            "gemfi bench --arrays makes them again"
         )
 
 
@@ -44,13 +45,15 @@ def measured(results: Results, source: Origin, measure: Measure) -> Measured:
 
 
 def measured_cell(results: Results, source: Origin, found: Measured, name: str) -> Cell:
-    """Mean and deviation of a number, with how many runs lack it; None where all do."""
+    """Mean and deviation of a number, with how many runs lack it, or arrays; None if all do."""
     runs = source.runs(results)
     if not runs:
         return NOT_RUN
-    if not any(results.has_arrays(run) for run in runs):
+    here = sum(results.has_arrays(run) for run in runs)
+    if not here:
         return NO_ARRAYS
     values = found.get(name)
     if not values:
         return None
-    return Value.of(list(values.values()), list(values), len(runs) - len(values))
+    cell = Value.of(list(values.values()), list(values), here - len(values))
+    return replace(cell, unseen=len(runs) - here)
