@@ -11,14 +11,16 @@ from scipy import stats
 
 from gemfi import metrics
 from gemfi.bench.claims import CLAIMS, Claim, ledger, measures
+from gemfi.bench.claims import Test as OneTest
 from gemfi.bench.claims.ledger import judge
 from gemfi.bench.claims.numbers import Number, on_sets, on_test, under_shift
 from gemfi.bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
-from gemfi.bench.grid import FISHER, MAIN
+from gemfi.bench.grid import ABLATION, FISHER, KL, MAIN, OUTLIERS
 from gemfi.bench.protocol import Shift
 from gemfi.bench.records import Sets
 from gemfi.bench.resampling import Draw, over_samples
 from gemfi.bench.results import Results
+from gemfi.bench.statistics import Difference, Interval, Verdict
 from gemfi.bench.unavailable import Unavailable
 from support.benches import classified, detected, made_results
 
@@ -194,6 +196,63 @@ def test_within_a_margin_needs_the_whole_interval_inside(tmp_path: Path) -> None
     pick = on_test("accuracy")
     found = judge(made_results(tmp_path, rows), claim(within(FISHER, "0.1", pick, "accuracy", 1.0)))
     assert [each.verdict.outcome for each in found.tests] == ["supported", "refuted", "undecided"]
+
+
+def test_sweeps_are_judged_by_accuracy_too(tmp_path: Path) -> None:
+    """The AUPR is the same for all; one of the weights costs three points of accuracy."""
+    rows = {
+        (KL, name): [
+            {**detected(noise=90.0 + at / 10), "test": {"id": {"accuracy": accuracy + at / 10}}}
+            for at in range(3)
+        ]
+        for name, accuracy in (("0.0001", 95.0), ("1e-05", 95.01), ("0.01", 92.0))
+    }
+    rows[KL, "1e-05"][1]["test"]["id"]["accuracy"] += 0.01
+    rows[KL, "0.01"][1]["test"]["id"]["accuracy"] += 0.01
+    for name in ("1e-05", "0.01"):
+        rows[KL, name][1]["ood"]["noise"]["by_score"]["entropy"]["aupr_id"] += 0.01
+    (sweep,) = (each for each in CLAIMS if each.name == "lambda-kl")
+    found = judge(made_results(tmp_path, rows), sweep)
+    assert [(each.what.split(" at ")[0], each.verdict.outcome) for each in found.tests] == [
+        ("mean AUPR", "supported"),
+        ("mean AUPR", "supported"),
+        ("accuracy", "supported"),
+        ("accuracy", "refuted"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ratio", "said"),
+    [
+        ((1.2345, 0.5, 2.0), False, ("+1.23", "[+0.50, +2.00]")),
+        ((-0.0048, -0.0061, -0.0035), False, ("-0.0048", "[-0.0061, -0.0035]")),
+        ((1.4, 1.3, 1.5), True, ("1.40", "[1.30, 1.50]")),
+        ((3.0, None, None), False, ("+3.00", "no interval")),
+    ],
+)
+def test_a_test_is_told_with_the_digits_that_it_needs(
+    numbers: tuple[float, float | None, float | None], ratio: bool, said: tuple[str, str]
+) -> None:
+    estimate, low, high = numbers
+    interval = None if low is None or high is None else Interval(low, high, estimate)
+    difference = Difference(estimate, interval, 3, indicative=False)
+    found = OneTest("a", difference, Verdict("undecided", indicative=False), ratio=ratio)
+    assert found.shown() == said
+
+
+def test_rows_are_called_as_people_call_them(tmp_path: Path) -> None:
+    rows = {
+        (OUTLIERS, name): [detected(noise=value + at * at) for at in range(3)]
+        for name, value in (("gem-fi+none", 80.0), ("daedl+vos", 70.0))
+    } | {
+        (ABLATION, name): [detected(noise=value + at * at) for at in range(3)]
+        for name, value in (("ablation-sn", 80.0), ("ablation-none", 70.0))
+    }
+    results = made_results(tmp_path, rows)
+    (test,) = better_ood("gem-fi+none", "daedl+vos", sets="far", group=OUTLIERS)(results)
+    assert test.what.endswith("GEM-FI without outliers against DAEDL + VOS")
+    (test,) = better_ood("ablation-sn", "ablation-none", sets="far", group=ABLATION)(results)
+    assert test.what.endswith("row SN against row none")
 
 
 # -- measures -------------------------------------------------------------------------------------

@@ -214,3 +214,28 @@ def test_rows_with_other_seeds_are_told(tmp_path: Path) -> None:
     assert facts["Runs"].startswith("5, 10.0 s")
     alike = made_results(tmp_path / "alike", {(MAIN, "edl"): [classified(accuracy=90.0)] * 2})
     assert rendering._facts(alike)["Seeds"] == "0, 1"
+
+
+def test_kept_results_are_not_rendered_over(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    results = made_results(folder, {(MAIN, "edl"): [classified(accuracy=90.0)]})
+    results.file.pack(folder)
+    shutil.rmtree(folder / "arrays")
+    (folder / MANIFEST).write_text("{}")
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InputError, match="holds kept results, and rendering without arrays would"):
+        render(folder, figures=False)
+    assert sorted(folder.rglob("*")) == before
+    (folder / MANIFEST).unlink()
+    assert render(folder, figures=False).report.exists()
+
+
+def test_what_is_no_longer_made_leaves_no_file(tmp_path: Path) -> None:
+    made_results(tmp_path, {(MAIN, "edl"): [classified(accuracy=90.0)]})
+    (tmp_path / "tables").mkdir()
+    for label in ("energy_bins_appendix", "mine"):
+        (tmp_path / "tables" / f"{label}.md").write_text("old")
+    found = render(tmp_path, figures=False)
+    assert "energy_bins_appendix" in found.missing
+    assert not (tmp_path / "tables" / "energy_bins_appendix.md").exists()
+    assert (tmp_path / "tables" / "mine.md").read_text() == "old"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gemfi.bench import render
-from gemfi.bench.report import Claim, Content, FigureFile, Missing, page
+from gemfi.bench.report import Claim, Content, FigureFile, Missing, page, sections
 from gemfi.bench.report.sections import LARGEST_SVG
 from gemfi.bench.table import Column, Row, Table, Value
 from gemfi.errors import InputError
@@ -141,6 +141,16 @@ def test_the_ledger_shows_each_claim_with_its_verdict(tree: Element) -> None:
     assert rows[2].one("td", "tests").text == "–"
     tally = [each.text for each in tree.one("ul", "tally").all("span", "badge")]
     assert tally == ["✓ 1 supported", "✗ 1 refuted", "? 0 undecided", "– 1 not tested"]
+
+
+def test_our_own_claims_are_counted_apart() -> None:
+    claims = [Claim("theirs", "s", "refuted", where="Table 2"), Claim("ours", "s", "supported")]
+    found = read(sections.ledger([claims[0], replace(claims[1], where="ours")]))
+    tallies = [[each.text for each in one.all("li")] for one in found.all("ul", "tally")]
+    assert [each[:3] for each in tallies] == [
+        ["Of the paper", "✓ 0 supported", "✗ 1 refuted"],
+        ["Of this project", "✓ 1 supported", "✗ 0 refuted"],
+    ]
 
 
 def test_tables_are_those_of_the_renderer(source: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,14 @@ def test_runs_of_an_earlier_grid_are_not_read(tmp_path: Path) -> None:
     (tmp_path / GRID).write_text(json.dumps(grid[:1]))
     assert list(Results(tmp_path).records) == [kept.key]
     assert other.key in Results(tmp_path).file.read()
+
+
+def test_sets_that_were_seen_do_not_judge(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "edl"): [detected(noise=90.0, digits_8_9=80.0)]})
+    seen = results.watched()
+    seen.protocol = replace(seen.protocol, seen=("noise",))
+    assert set(results.ood_sets) - set(seen.unseen_sets) == {"noise"}
+    assert results.unseen_sets == results.ood_sets
 
 
 def test_a_folder_that_is_no_bench_is_refused(tmp_path: Path) -> None:

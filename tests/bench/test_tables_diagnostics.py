@@ -99,6 +99,8 @@ def test_a_pool_leaves_out_what_is_absent_and_no_other_set() -> None:
         for array in ("score/energy", "part/distance")
     )
     assert found["pooled"] == pytest.approx(stats.spearmanr(x, y).statistic)
+    alone = correlations(sets, outside=["absent"], first="score/energy", second="part/distance")
+    assert set(alone) == {"inside", "inside p"}
 
 
 def test_deciles_of_the_energy(small_results: Results) -> None:

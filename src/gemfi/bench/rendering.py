@@ -23,14 +23,16 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from gemfi import locks
+from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.claims import CLAIMS, Finding, ledger
 from gemfi.bench.comparison import comparisons
 from gemfi.bench.grid import RATES
 from gemfi.bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
+from gemfi.bench.records import ARRAYS, PACKED
 from gemfi.bench.render import csv, html, latex, markdown
 from gemfi.bench.report import Claim as Shown
 from gemfi.bench.report import Content, FigureFile, Missing, page
-from gemfi.bench.results import Results, require_bench
+from gemfi.bench.results import OVERHEAD, Results, require_bench
 from gemfi.bench.summary import summary
 from gemfi.bench.table import Table, Value
 from gemfi.bench.tables import TABLES, Maker
@@ -83,9 +85,21 @@ def render(
     target = Path(folder) if out is None else Path(out)
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; give a folder for the report")
+    _check_kept(target)
     target.mkdir(parents=True, exist_ok=True)
     with locks.alone(target / _LOCK, lambda: None):
         return _rendered(Results(folder), target, progress, figures=figures)
+
+
+def _check_kept(folder: Path) -> None:
+    """Refuse results that were rendered elsewhere, with arrays that are not here."""
+    kept = (folder / MANIFEST).exists() and (folder / PACKED).exists()
+    if kept and not (folder / ARRAYS).exists():
+        raise InputError(
+            f"{folder} holds kept results, and rendering without arrays would lose what was made "
+            f"from them; copy {PACKED}, {GRID}, {PROTOCOL} and {OVERHEAD} of it into an empty "
+            "folder and give that"
+        )
 
 
 def _rendered(results: Results, target: Path, progress: bool | None, *, figures: bool) -> Rendered:
@@ -97,6 +111,7 @@ def _rendered(results: Results, target: Path, progress: bool | None, *, figures:
     for table in published:
         work.write_table(table)
     _write_claims(target, findings)
+    work.remove_old()
     work.write_manifest()
     content = Content(
         title=f"gemfi benchmark: {results.protocol.name}",
@@ -167,6 +182,13 @@ class _Work:
             elif parent in self.reasons:
                 self.reasons[panel] = self.reasons[parent]
         return made
+
+    def remove_old(self) -> None:
+        """Files of an earlier rendering of what could not be made this time."""
+        for label in self.reasons:
+            for part in ("tables", "figures"):
+                for path in (self.target / part).glob(f"{file_stem(label)}.*"):
+                    path.unlink()
 
     def write_manifest(self) -> None:
         """Every label of the paper, then our own."""
@@ -239,26 +261,17 @@ def _shown(finding: Finding) -> Shown:
     """A finding as the report shows it; of several tests, each on a line."""
     claim = finding.claim
     label = claim.text + (" (the paper's settings)" if "paper's settings" in claim.name else "")
-    lines = [f"{each.what}: {each.difference.estimate:+.2f}" for each in finding.tests]
+    lines = [f"{each.what}: {each.shown()[0]}" for each in finding.tests]
     return Shown(
         claim=label,
         statistic=claim.statistic,
         verdict=finding.outcome,
         estimate="\n".join(lines) or finding.reason,
-        interval="\n".join(_interval(finding)),
+        interval="\n".join(f"{each.shown()[1]}, {each.verdict.outcome}" for each in finding.tests),
         indicative=finding.indicative,
         keys=tuple(dict.fromkeys(key for each in finding.tests for key in each.keys)),
         where=claim.where,
     )
-
-
-def _interval(finding: Finding) -> list[str]:
-    found = []
-    for each in finding.tests:
-        interval = each.difference.interval
-        text = "no interval" if interval is None else f"[{interval.low:+.2f}, {interval.high:+.2f}]"
-        found.append(f"{text}, {each.verdict.outcome}")
-    return found
 
 
 def _write_claims(target: Path, findings: Sequence[Finding]) -> None:

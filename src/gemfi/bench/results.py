@@ -126,6 +126,11 @@ class Results:
         listed = [*self.protocol.near, *self.protocol.far, *(against.test if against else ())]
         return list(dict.fromkeys([*listed, *known]))
 
+    @property
+    def unseen_sets(self) -> list[str]:
+        """Those of `ood_sets` that no pretrained network has seen: they can judge."""
+        return [name for name in self.ood_sets if name not in self.protocol.seen]
+
     def is_absent(self, name: str) -> bool:
         """Whether an OOD set was not at hand in any run; False while no run looked for it."""
         records = self.records.values()

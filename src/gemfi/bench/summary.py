@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from gemfi.bench.claims import Finding
+from gemfi.bench.claims.ledger import OURS
 from gemfi.bench.protocol import SEEN
 from gemfi.bench.results import Pick, Results, mean_of, of_set, of_test
 from gemfi.bench.table import Better, Value
@@ -30,14 +31,18 @@ def _progress(results: Results) -> list[str]:
 
 
 def _ledger(findings: Sequence[Finding]) -> list[str]:
-    counts = Counter(str(each.outcome) for each in findings)
-    order = ("supported", "refuted", "undecided", "not tested")
-    parts = [f"{counts[name]} {name}" for name in order if counts[name]]
+    said = []
+    for whose, ours in (("tests of the paper's claims", False), ("claims of ours", True)):
+        chosen = [each for each in findings if (each.claim.where == OURS) == ours]
+        counts = Counter(str(each.outcome) for each in chosen)
+        order = ("supported", "refuted", "undecided", "not tested")
+        parts = [f"{counts[name]} {name}" for name in order if counts[name]]
+        if chosen:
+            said.append(f"Of {len(chosen)} {whose}: {', '.join(parts)}.")
     indicative = sum(each.indicative for each in findings)
-    text = f"Of {len(findings)} claims: {', '.join(parts)}."
     if indicative:
-        text += f" {indicative} of the verdicts rest on fewer than three seeds and are indicative."
-    return [text]
+        said.append(f"{indicative} verdicts rest on fewer than three seeds and are indicative.")
+    return [" ".join(said)] if said else []
 
 
 def _places(results: Results) -> list[str]:

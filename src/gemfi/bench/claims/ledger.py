@@ -15,8 +15,13 @@ from gemfi.bench.results import Results
 from gemfi.bench.statistics import Difference, Outcome, Verdict
 from gemfi.bench.unavailable import Unavailable
 
+_SMALL: Final = 0.1
+
 FULL: Final = "ablation-full"
 """GEM-FI with the paper's settings."""
+
+OURS: Final = "ours"
+"""Where a claim stands that is not the paper's."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,24 @@ class Test:
         difference: with its interval.
         verdict: on what the claim says of it.
         keys: of the runs that it comes from.
+        ratio: whether it is no difference but a ratio, which has no sign.
     """
 
     what: str
     difference: Difference
     verdict: Verdict
     keys: tuple[str, ...] = ()
+    ratio: bool = False
+
+    def shown(self) -> tuple[str, str]:
+        """Its estimate and its interval in words; numbers that are all small with more digits."""
+        interval = self.difference.interval
+        ends = [] if interval is None else [interval.low, interval.high]
+        numbers = [self.difference.estimate, *ends]
+        digits = 2 if max(map(abs, numbers)) >= _SMALL else 4
+        sign = "" if self.ratio else "+"
+        estimate, *shown = (f"{each:{sign}.{digits}f}" for each in numbers)
+        return estimate, f"[{', '.join(shown)}]" if shown else "no interval"
 
 
 Tests = Callable[[Results], Sequence[Test]]

@@ -10,6 +10,7 @@ from gemfi.bench.claims.numbers import on_sets
 from gemfi.bench.claims.settings import both
 from gemfi.bench.claims.tests_of import gap_within, rising, sets_of, sign_of, together
 from gemfi.bench.results import Results
+from gemfi.style import score_label
 
 
 def _best_score(row: str, group: str) -> Tests:
@@ -23,7 +24,7 @@ def _best_score(row: str, group: str) -> Tests:
                 results,
                 (row, group),
                 (mine, on_sets(names, score, "auroc")),
-                f"mean AUROC: mutual information − {score}",
+                f"mean AUROC: mutual information − {score_label(score)}",
             )
             for score in ("max_prob", "entropy", "evidence", "energy")
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gemfi.bench.claims.ledger import OURS as WHERE
 from gemfi.bench.claims.ledger import Claim
 from gemfi.bench.claims.numbers import on_test, under_shift
 from gemfi.bench.claims.tests_of import better_by, better_chosen, better_ood, together
@@ -17,14 +18,14 @@ OURS: Final = (
     Claim(
         "ensemble-ood",
         "At one forward pass GEM-FI detects OOD data better than an ensemble.",
-        "ours",
+        WHERE,
         "paired difference of AUROC by each method's epistemic score, each OOD set",
         better_ood("gem-fi", "ensemble", metric="auroc"),
     ),
     Claim(
         "ensemble-calibration",
         "At one forward pass GEM-FI is better calibrated than an ensemble.",
-        "ours",
+        WHERE,
         "paired difference of Brier score and NLL on test data",
         together(
             better_by("gem-fi", "ensemble", on_test("brier"), "Brier", better="low"),
@@ -34,14 +35,14 @@ OURS: Final = (
     Claim(
         "softmax-ood",
         "GEM-FI detects OOD data better than the softmax of the same network.",
-        "ours",
+        WHERE,
         "paired difference of AUROC, unfamiliarity against the energy of softmax's logits",
         better_ood("gem-fi", "softmax", metric="auroc"),
     ),
     Claim(
         "shift-daedl",
         "GEM-FI tells corrupted inputs from clean ones better than DAEDL.",
-        "ours",
+        WHERE,
         "paired difference of AUPR (corrupted positive) by the aleatoric score, all corruptions",
         better_by(
             "gem-fi", "daedl", under_shift(None, "aleatoric", "aupr_ood"), "AUPR under shift"
@@ -50,7 +51,7 @@ OURS: Final = (
     Claim(
         "softmax-accuracy",
         "GEM-FI loses less than half a point of accuracy against softmax.",
-        "ours",
+        WHERE,
         "paired difference of accuracy, above −0.5",
         better_by("gem-fi", "softmax", on_test("accuracy"), "accuracy", margin=-0.5),
     ),
@@ -58,7 +59,7 @@ OURS: Final = (
         Claim(
             f"chosen-{other}",
             f"With the best score for each, GEM-FI detects OOD data better than {name}.",
-            "ours",
+            WHERE,
             _CHOSEN,
             better_chosen("gem-fi", other),
         )
@@ -71,7 +72,7 @@ OURS: Final = (
         "chosen-detectors",
         "With the best score, GEM-FI detects OOD data better than the best post-hoc detector on "
         "softmax.",
-        "ours",
+        WHERE,
         _CHOSEN,
         better_chosen("gem-fi", "softmax", detector=True),
     ),

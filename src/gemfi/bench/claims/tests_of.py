@@ -21,6 +21,8 @@ from gemfi.bench.grid import MAIN
 from gemfi.bench.results import Results
 from gemfi.bench.statistics import Detection, Difference, Verdict, verdict
 from gemfi.bench.table import Better
+from gemfi.bench.tables.common import data_title
+from gemfi.bench.tables.labels import ABLATION_LABELS, OUTLIER_LABELS
 from gemfi.bench.unavailable import Unavailable
 from gemfi.style import method_label
 
@@ -140,7 +142,7 @@ def _detections(
         )
         found = _paired(results, *rows, *numbers)
         difference = gap(found.pairs)
-        text = f"{_METRICS[metric]} on {name} {words}{found.note}"
+        text = f"{_METRICS[metric]} on {data_title(name)} {words}{found.note}"
         made.append(Test(text, difference, verdict(difference), found.keys))
     return made
 
@@ -313,5 +315,6 @@ def _label(row: str) -> str:
     """A row as people call it."""
     if row == FULL:
         return "GEM-FI of the paper"
-    name, plus, rest = row.partition("+")
-    return method_label(name) + (f" + {rest.upper()}" if plus else "")
+    if row in ABLATION_LABELS:
+        return f"row {ABLATION_LABELS[row]}"
+    return OUTLIER_LABELS[row] if "+" in row else method_label(row)

@@ -78,7 +78,7 @@ def _parts(content: Content) -> Iterator[_Part]:
     if content.summary:
         yield _Part("part-summary", "Summary", sections.summary(content.summary))
     if content.claims:
-        yield _Part("part-claims", "Claims of the paper", sections.ledger(content.claims))
+        yield _Part("part-claims", "Claims", sections.ledger(content.claims))
     if content.tables:
         entries = [(each.label, each.title) for each in content.tables]
         yield _Part("part-tables", "Tables", sections.tables(content.tables), entries)

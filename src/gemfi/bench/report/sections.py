@@ -11,6 +11,7 @@ from html import escape
 from itertools import zip_longest
 
 from gemfi.bench import render
+from gemfi.bench.claims.ledger import OURS
 from gemfi.bench.report.content import VERDICTS, Claim, FigureFile, Missing, Verdict
 from gemfi.bench.table import Table
 from gemfi.page import data_url, image, scrolling, size_of
@@ -55,15 +56,23 @@ def ledger(claims: Sequence[Claim]) -> str:
         f"<tbody>\n{rows}\n</tbody>\n</table>"
     )
     return (
-        f'{_tally(claims)}\n<figure class="table" id="ledger" data-card="claims ledger">\n'
-        f"{scrolling('The claims of the paper', table)}\n{_indicative(claims)}</figure>"
+        f'{_tallies(claims)}\n<figure class="table" id="ledger" data-card="claims ledger">\n'
+        f"{scrolling('The claims', table)}\n{_indicative(claims)}</figure>"
     )
 
 
-def _tally(claims: Sequence[Claim]) -> str:
+def _tallies(claims: Sequence[Claim]) -> str:
+    """The paper's claims and ours, counted apart."""
+    ours = [claim for claim in claims if claim.where == OURS]
+    theirs = [claim for claim in claims if claim.where != OURS]
+    parts = (("Of the paper", theirs), ("Of this project", ours))
+    return "\n".join(_tally(whose, each) for whose, each in parts if each)
+
+
+def _tally(whose: str, claims: Sequence[Claim]) -> str:
     counts = Counter(claim.verdict for claim in claims)
     items = (f"<li>{_badge(each, f'{counts[each]} {each}')}</li>" for each in VERDICTS)
-    return f'<ul class="tally">{"".join(items)}</ul>'
+    return f'<ul class="tally"><li class="soft">{whose}</li>{"".join(items)}</ul>'
 
 
 def _indicative(claims: Sequence[Claim]) -> str:

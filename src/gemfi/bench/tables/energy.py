@@ -24,7 +24,8 @@ _ENERGY, _DISTANCE, _GATE = "score/energy", "part/distance", "part/gate"
 _PLACES: Final = {"inside": "ID test", "pooled": "ID and OOD"}
 _NOTE: Final = (
     "Distance: to the tenth nearest training feature (of at most 5,000), on unit-norm features. "
-    "ID and OOD: test data and every OOD test set in one pool."
+    "ID and OOD: test data and every OOD test set in one pool, but for those that a pretrained "
+    "network has seen."
 )
 
 Floats = npt.NDArray[Any]
@@ -36,7 +37,7 @@ Floats = npt.NDArray[Any]
 def energy_support(results: Results) -> Table:
     """Spearman's correlation of the energy with the distance."""
     sources = _sources(results)
-    measure = partial(correlations, outside=results.ood_sets, first=_ENERGY, second=_DISTANCE)
+    measure = partial(correlations, outside=results.unseen_sets, first=_ENERGY, second=_DISTANCE)
     rows = []
     for source in sources:
         found = measured(results, source, measure)
@@ -106,7 +107,7 @@ def _gate_row(results: Results, source: Origin, others: Mapping[str, str]) -> Ro
         name: measured(
             results,
             source,
-            partial(correlations, outside=results.ood_sets, first=_GATE, second=array),
+            partial(correlations, outside=results.unseen_sets, first=_GATE, second=array),
         )
         for name, array in others.items()
     }
@@ -132,9 +133,10 @@ def correlations(
         second: name of another.
     """
     found = {}
-    pools = {"inside": ["test"], "pooled": ["test", *outside]}
+    here = [name for name in outside if name in sets]
+    pools = {"inside": ["test"]} | ({"pooled": ["test", *here]} if here else {})
     for place, names in pools.items():
-        parts = [sets[name] for name in names if name in sets]
+        parts = [sets[name] for name in names]
         if any(first not in part or second not in part for part in parts):
             return {}
         x, y = (np.concatenate([part[name] for part in parts]) for name in (first, second))
