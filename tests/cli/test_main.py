@@ -12,6 +12,7 @@ import pytest
 
 from gemfi import __version__
 from gemfi.cli import main
+from gemfi.cli.parsing import one_line
 from gemfi.demo import run_demo
 from support.commands import refused
 
@@ -42,14 +43,39 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
     assert "usage: gemfi" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["fly"], ["demo", "--seed", "x"], ["demo", "--nope"]])
-def test_arguments_that_cannot_be_parsed_exit_with_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "Expected one of {demo, train,"),
+        ("fly", "Unrecognized options: fly; see gemfi --help"),
+        ("demo --nope", "Unrecognized options: --nope; see gemfi demo --help"),
+        ("demo --seed x", "Error parsing --seed: invalid literal for int() with base 10: 'x'"),
+        ("train", "Missing from gemfi train: TASK what to learn"),
+        ("train digits --epochs zero", "no type matching INT could be instantiated from ['zero']"),
+        ("train digits --outliers fly", "invalid choice 'fly' for argument '--outliers'"),
+        ("data fly", "Unrecognized options: fly; see gemfi data --help"),
+        (
+            "data info --fly",
+            "Missing value for argument 'name'. Expected 1 values; see gemfi data info",
+        ),
+    ],
+)
+def test_arguments_that_cannot_be_parsed_are_one_line(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(arguments)
-    assert left.value.code == 2
-    assert capsys.readouterr().err
+    text = refused(arguments.split(), capsys)
+    assert said in text
+    assert "None" not in text
+
+
+def test_help_of_a_command_has_its_docstring_and_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    assert "usage: gemfi train" in text
+    assert "--epochs N" in text
 
 
 def test_bad_input_is_one_line_and_nothing_is_written(
@@ -125,3 +151,15 @@ def test_the_number_of_processes_changes_no_number() -> None:
             second.evaluation.classification, nan_ok=True
         )
         assert first.evaluation.ood == second.evaluation.ood
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        "╭─ Wrong ──╮\n│ It is    │\n│ wrong.   │\n│ ──────── │\n│ For help │\n╰──────────╯\n",
+        " Wrong    \n -------- \n  It is   \n  wrong.  \n  --------\n  For help\n",
+        "\x1b[31m╭─ Wrong ─╮\x1b[0m\n│ It is wrong. │\n\x1b[31m╰──╯\x1b[0m\n",
+    ],
+)
+def test_a_box_becomes_a_line_with_and_without_utf_8(box: str) -> None:
+    assert one_line(box) == "It is wrong"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import tyro
 
@@ -19,6 +19,7 @@ from gemfi.cli.bundles import bundle, show
 from gemfi.cli.data import DATA_COMMANDS
 from gemfi.cli.export import export
 from gemfi.cli.methods import methods
+from gemfi.cli.parsing import parse
 from gemfi.cli.predict import predict
 from gemfi.cli.runs import evaluate, train
 from gemfi.cli.serve import serve
@@ -91,11 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> None:
     prog, text = "gemfi", "Single-pass uncertainty for PyTorch classifiers."
-    commands: Mapping[str, Callable[..., Any]] = COMMANDS
+    commands: Mapping[str, Callable[..., None]] = COMMANDS
     if arguments and arguments[0] in GROUPS:
         prog = f"gemfi {arguments[0]}"
         text, commands = GROUPS[arguments[0]]
         arguments = arguments[1:]
-    tyro.extras.subcommand_cli_from_dict(
-        dict(commands), prog=prog, description=text, args=arguments
-    )
+    parse(commands, arguments, prog, text)()

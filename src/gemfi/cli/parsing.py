@@ -1,0 +1,75 @@
+"""From arguments to a call; what is wrong with them is said in one line, as every error is."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tyro
+
+from gemfi.errors import InputError
+
+Command = Callable[..., None]
+
+
+def parse(
+    commands: Mapping[str, Command], arguments: Sequence[str], prog: str, text: str
+) -> Callable[[], None]:
+    """The call that arguments ask for, not made yet; `--help` prints and exits.
+
+    Args:
+        commands: name -> function, whose arguments and docstring are its options and its help.
+        arguments: of the shell.
+        prog: what the help calls the program.
+        text: its description.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            call: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
+                {name: _deferred(each) for name, each in commands.items()},
+                prog=prog,
+                description=text,
+                args=arguments,
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        named = f"{prog} {arguments[0]}" if arguments and arguments[0] in commands else prog
+        raise InputError(f"{one_line(said.getvalue())}; see {named} --help") from None
+    sys.stderr.write(said.getvalue())
+    return call
+
+
+def _deferred(command: Command) -> Callable[..., Any]:
+    """The same arguments, for a call later."""
+
+    @functools.wraps(command)
+    def later(*given: Any, **named: Any) -> Any:
+        return functools.partial(command, *given, **named)
+
+    return later
+
+
+def one_line(box: str) -> str:
+    """What a box of tyro's says is wrong, without its frame, its title and its advice.
+
+    Of several types that an argument might have had, None is not worth a word.
+    """
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    framed = [line for line in plain.splitlines() if not line.startswith(("╭", "╰"))]
+    lines = [line.strip("│ ") for line in framed]
+    rules = [at for at, line in enumerate(lines) if line and not line.strip("─-")]
+    if "╭" not in plain and rules:  # where the output is not UTF-8, a rule is below the title
+        lines, rules = lines[rules[0] + 1 :], [at - rules[0] - 1 for at in rules[1:]]
+    lines = lines[: rules[0]] if rules else lines  # what follows explains
+    wrong = " ".join(" ".join(lines).split())
+    wrong = re.sub(r"- <class 'NoneType'>: .*?(?=- <class|$)", "", wrong)
+    wrong = re.sub(r"- <class '(\w+)'>: ", "", wrong).replace(" Got errors: ", " ")
+    wrong = re.sub(r"\{None\}\|", "", wrong).replace("'None', ", "").replace(", 'None'", "")
+    return wrong.strip().rstrip(".") or box.strip()
