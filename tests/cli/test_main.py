@@ -56,7 +56,7 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         ("data fly", "Unrecognized options: fly; see gemfi data --help"),
         (
             "data info --fly",
-            "Missing value for argument 'name'. Expected 1 values; see gemfi data info",
+            "Missing value for argument 'name'. Expected 1 values; see gemfi",
         ),
     ],
 )

@@ -104,7 +104,10 @@ class TestTables:
     def test_ood_tables_with_columns_in_another_order(self, tmp_path: Path) -> None:
         """Read as they come, they would be features under the wrong names."""
         other = csv(tmp_path / "far.csv", header="height,width,kind")
-        message = r"far\.csv has other columns than .*pets\.csv: \('height', 'width'\), expected"
+        message = (
+            r"far\.csv has other columns than .*pets\.csv beside the label's, which it needs too: "
+            r"\('height', 'width'\), expected"
+        )
         refused(csv(tmp_path / "pets.csv"), message, ood_test={"far": other})
 
     def test_ood_tables_without_the_column(self, tmp_path: Path) -> None:

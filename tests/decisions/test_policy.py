@@ -432,3 +432,14 @@ def test_the_figure_marks_the_policy(model: Model, task: Task, tmp_path: Path) -
     assert "OOD" not in left.get_title()
     bare = plot_operating_points(operating_points(model, task.calibration))
     assert "ood_validation=" in bare.axes[1].texts[0].get_text()
+
+
+def test_decisions_can_be_cut_and_chosen() -> None:
+    every = Decisions(
+        np.array([0, 1, 2], np.int8), np.array([5, 6, 7]), np.array([0.9, 0.5, 0.8]),
+        np.array([0.4, 0.3, 0.01]),
+    )  # fmt: skip
+    assert str(every[1]) == "abstain: label 6, confidence 0.500, p = 0.3"
+    assert list(map(str, every[1:])) == [str(every[1]), str(every[2])]
+    chosen = every[every.accepted]
+    assert (len(chosen), str(chosen[0])) == (1, str(every[0]))

@@ -182,7 +182,8 @@ def temperature_makes_worse(numbers: Numbers) -> Found:
         if before is not None and round(after.mean - before.mean, 4) > NLL_ROUNDING:
             reason = (
                 f"NLL {before} before and {after} after temperature scaling: on the split of the "
-                "fit T = 1 would have kept it"
+                "fit, which is that of the measurement in the released code, T = 1 would have "
+                "kept it"
             )
             yield after, Flag("impossible", reason)
 

@@ -145,7 +145,8 @@ def _outside(
         other = _read(Path(each), kind)
         if other.columns != own.columns:
             raise InputError(
-                f"{each} has other columns than {path}: {other.columns}, expected {own.columns}"
+                f"{each} has other columns than {path} beside the label's, which it needs too: "
+                f"{other.columns}, expected {own.columns}"
             )
         found[name] = Split(other.x, None, role, name)
         _check_other(found[name].x, {path.name: own.x}, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Decisions on N inputs; `decisions[i]` is one, and they can be walked through.
+    """Decisions on N inputs; `decisions[i]` is one, `decisions[:3]` and `decisions[mask]` are some.
 
     Attributes:
         verdict: (N,) int8, values of `Verdict`.
@@ -77,7 +77,17 @@ class Decisions:
     def __len__(self) -> int:
         return len(self.verdict)
 
-    def __getitem__(self, index: int) -> Decision:
+    @overload
+    def __getitem__(self, index: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[Any]) -> Decisions: ...
+
+    def __getitem__(self, index: int | slice | npt.NDArray[Any]) -> Decision | Decisions:
+        if isinstance(index, slice) or np.ndim(index):
+            return Decisions(
+                self.verdict[index], self.label[index], self.confidence[index], self.p_value[index]
+            )
         return Decision(
             Verdict(int(self.verdict[index])),
             self.label[index].item() if hasattr(self.label[index], "item") else self.label[index],
