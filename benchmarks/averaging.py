@@ -11,7 +11,7 @@ choose, and nothing of the test data is used for it.
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from gemfi import metrics
 from gemfi.bench.choice import chosen
 from gemfi.bench.records import Sets
 from gemfi.bench.results import Results
+from gemfi.errors import GemfiError
 from gemfi.runs.text import aligned
 from gemfi.style import method_label, score_label
 
@@ -32,8 +33,7 @@ def main(folder: str) -> None:
     sets = [name for name in results.ood_sets if not results.is_absent(name)]
     lines = [("method", "score", "runs", "NLL", "together", *_heads(sets))]
     for row in results.rows():
-        runs = results.runs(row)
-        arrays = [results.arrays(run) for run in runs if results.has_arrays(run)]
+        arrays = [results.arrays(run) for run in results.runs_with_arrays(row)]
         if len(arrays) < 2:
             continue
         name = chosen(results, row).name
@@ -70,4 +70,9 @@ def _scaled(sets: Sets, score: str, place: str) -> Floats:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", help="of a bench, with its arrays")
+    try:
+        main(parser.parse_args().folder)
+    except GemfiError as error:
+        parser.error(str(error))

@@ -19,6 +19,7 @@ from PIL import Image
 from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.rendering import MANIFEST
 from gemfi.bench.results import OVERHEAD, Results
+from gemfi.errors import GemfiError, InputError
 from gemfi.files import read_json, to_json, write_atomically
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -31,7 +32,7 @@ def keep(folder: Path, below: Path = RESULTS) -> Path:
     results = Results(folder)
     target = below / results.protocol.name
     if target.resolve() == folder.resolve():
-        raise SystemExit(f"error: {folder} is where results are kept; give the folder of a bench")
+        raise InputError(f"{folder} is where results are kept; give the folder of a bench")
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
@@ -68,6 +69,9 @@ def _keep_manifest(path: Path, target: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="of a bench, rendered or not")
-    kept = keep(parser.parse_args().folder)
+    try:
+        kept = keep(parser.parse_args().folder)
+    except GemfiError as error:
+        parser.error(str(error))
     size = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
     print(f"{kept.name}: {size / 1e6:.1f} MB")

@@ -140,7 +140,7 @@ def test_kept_results_are_no_folder_to_keep(keeping: ModuleType, tmp_path: Path)
     made_results(folder, {(MAIN, "edl"): [classified(accuracy=90.0)]})
     kept = keeping.keep(folder, tmp_path / "results")
     before = {path: path.read_bytes() for path in kept.iterdir()}
-    with pytest.raises(SystemExit, match="is where results are kept; give the folder of a bench"):
+    with pytest.raises(InputError, match="is where results are kept; give the folder of a bench"):
         keeping.keep(kept, tmp_path / "results")
     assert {path: path.read_bytes() for path in kept.iterdir()} == before
 
