@@ -248,15 +248,22 @@ class TestCommon:
         twin.protocol = replace(twin.protocol, seen=("digits-8-9",))
         assert said in words(measured.FIGURES_A["hist-ood"].draw(twin))
 
-    @pytest.mark.parametrize("label", ["reliability_id", "prroc"])
+    @pytest.mark.parametrize("label", ["reliability_id", "roc-curves"])
     def test_rows_without_arrays_are_named_at_the_foot(
         self, label: str, small_results: Results, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         gone = [run.key for run in small_results.runs("edl")]
         gone.append(small_results.runs("daedl")[0].key)
         monkeypatch.setattr(Results, "has_arrays", lambda _, run: run.key not in gone)
-        found = words(measured.FIGURES_A[label].draw(small_results.watched()))
-        assert "arrays absent: EDL, DAEDL (1 of 2 runs)" in found
+        figure = measured.FIGURES_A[label].draw(small_results.watched())
+        assert "arrays absent: EDL, DAEDL (1 of 2 runs)" in words(figure)
+        figure.draw_without_rendering()
+        texts = {each.get_text(): each.get_window_extent() for each in figure.texts}
+        (note,) = (extent for text, extent in texts.items() if "absent" in text)
+        shared = texts[figure.get_supxlabel()]
+        assert note.y1 <= shared.y0  # the label of all panels stands above the note
+        below = min(each.get_tightbbox().y0 for each in figure.axes)  # type: ignore[union-attr]
+        assert shared.y1 <= below
 
 
 class TestCurves:

@@ -24,6 +24,7 @@ from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
+from gemfi.style import MUTED
 
 FAR_SETS = ["noise", "inverted", "shuffled"]
 RNG = np.random.default_rng(0)
@@ -78,7 +79,7 @@ class TestReliability:
             assert gap.get_height() == pytest.approx(abs(accuracy - confidence))
             over = same_color(gap, "#c0392b")
             assert over == (confidence > accuracy)
-            assert over != same_color(gap, "#e69f00")  # that of EDL
+            assert over != same_color(gap, MUTED)  # as the legend has them
         assert full == len(bars) // 2
 
     def test_the_ece_is_over_all_seeds_and_counts_are_below(

@@ -96,7 +96,7 @@ def _diagram(axes: Axes, method: Calibrated, diagram: metrics.Reliability) -> No
     under = accuracy >= confidence
     solid = [(method.color, value) for value in strength]  # few inputs are faint
     gaps = [
-        (method.color, _TINT * value) if less else (_GAP_COLOR, _TINT * value)
+        (MUTED if less else _GAP_COLOR, _TINT * value)
         for value, less in zip(strength, under, strict=True)
     ]
     common: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.5}

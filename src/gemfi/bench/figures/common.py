@@ -276,6 +276,7 @@ def noting(draw: Draw, *, sets: bool = True) -> Draw:
             inch = 1 / figure.get_figheight()
             strip = 0.17 * inch  # room for one line
             low = strip + _raise_legends(figure, strip)
+            low += _raise_label(figure, low)
             engine.set(rect=(0, low, 1, 1 - low))
             figure.text(
                 0.99, 0.02 * inch, text, ha="right", va="bottom", fontsize=SMALL, color=MUTED
@@ -288,6 +289,19 @@ def noting(draw: Draw, *, sets: bool = True) -> Draw:
 def _lacking(row: str, lost: int, total: int) -> str:
     """A row that is not drawn whole; how many of its runs lack arrays, if some have theirs."""
     return method_label(row) + (f" ({lost} of {total} runs)" if lost < total else "")
+
+
+def _raise_label(figure: Figure, low: float) -> float:
+    """Lift the label that all panels share to a height; the room that it needs, a share.
+
+    The layout engine would put it at the very foot, and makes no room for one that was placed.
+    """
+    text = figure.get_supxlabel()
+    if not text:
+        return 0.0
+    (size,) = {each.get_fontsize() for each in figure.texts if each.get_text() == text}
+    label = figure.supxlabel(text, y=low, fontsize=size)
+    return float(1.3 * label.get_window_extent().height / figure.bbox.height)
 
 
 def _raise_legends(figure: Figure, strip: float) -> float:
