@@ -153,6 +153,26 @@ def test_arrays_that_are_gone_are_made_again_where_they_are_asked_for(
             np.testing.assert_array_equal(values, arrays[name][key])
 
 
+def test_a_set_that_came_later_is_evaluated_where_it_is_asked_for(
+    folder: Path, protocol: Protocol, task: Task
+) -> None:
+    """The records of a folder in which the noise was absent."""
+    lines = (folder / RECORDS).read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for each in records:
+        each["absent"] = {"noise": "data absent"}
+        del each["numbers"]["ood"]["noise"], each["data"]["noise"]
+    (folder / RECORDS).write_text("".join(json.dumps(each) + "\n" for each in records))
+    assert Bench(protocol, folder, task).missing() == []
+    again = Bench(protocol, folder, task, arrays=True)
+    checkpoints = list((folder / "runs").glob(f"*/{CHECKPOINT}"))
+    before = [path.stat().st_mtime_ns for path in checkpoints]
+    assert len(work(again)) == 2
+    assert [path.stat().st_mtime_ns for path in checkpoints] == before  # evaluated, not trained
+    assert all("noise" in each.numbers["ood"] for each in again.file.read().values())
+    assert again.missing() == []
+
+
 def test_an_ensemble_trains_members_again_whose_records_came_alone(
     protocol: Protocol, task: Task, tmp_path: Path
 ) -> None:
@@ -236,6 +256,13 @@ def test_other_data_are_refused(folder: Path, protocol: Protocol, task: Task) ->
     ):
         Bench(replace(protocol, seeds=(0, 1)), folder, other).work()
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_another_test_set_is_refused_too(folder: Path, protocol: Protocol, task: Task) -> None:
+    fewer = task.ood_test["noise"].subset(range(9))
+    ood_test = dict(task.ood_test) | {"noise": Split(fewer.x, None, fewer.role, fewer.name)}
+    with pytest.raises(CheckpointError, match=r"its set 'noise' was .*, now .* \(9 samples"):
+        Bench(replace(protocol, seeds=(0, 1)), folder, replace(task, ood_test=ood_test)).work()
 
 
 def test_a_changed_protocol_runs_what_is_new(folder: Path, protocol: Protocol, task: Task) -> None:

@@ -202,6 +202,19 @@ def test_no_claim_is_judged_by_what_was_seen(seen: Results) -> None:
         sets_of(seen, "near")
 
 
+def test_a_set_that_not_all_runs_have_is_named(tmp_path: Path) -> None:
+    rows = {
+        (MAIN, "gem-fi"): [detected(digits_8_9=50.0, noise=90.0 + at) for at in range(3)],
+        (MAIN, "softmax"): [detected(noise=80.0)] * 3,
+    }
+    results = made_results(tmp_path, rows)
+    (test,) = better_ood("gem-fi", "softmax", metric="auroc")(results)
+    assert test.what.startswith("AUROC on noise")
+    assert test.what.endswith("; not on digits-8-9, which not all runs have")
+    with pytest.raises(Unavailable, match="no seed has both numbers"):
+        better_ood("gem-fi", "softmax", sets="near", metric="auroc")(results)
+
+
 def test_tables_and_summary_mark_it(seen: Results) -> None:
     assert set_title(seen, "digits-8-9") == "digits-8-9 (near, seen in pretraining)"
     assert set_title(seen, "noise") == "noise (far)"

@@ -144,5 +144,5 @@ def test_a_protocol_that_is_no_text_is_named(tmp_path: Path, capsys: Capture) ->
 def test_a_record_without_its_data_is_of_other_data(folder: Path) -> None:
     protocol = Protocol("chosen", "Chosen", "digits", (Contestant("softmax"),))
     assert RecordFile(folder).read()["0" * 16].data == {}
-    with pytest.raises(CheckpointError, match="its training split was not recorded"):
+    with pytest.raises(CheckpointError, match="its set 'train' was not recorded"):
         Bench(protocol, folder).work()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gemfi import locks
-from gemfi.bench.evaluate import VALIDATION, assembled, evaluate_cell
+from gemfi.bench.evaluate import TEST, TRAIN, VALIDATION, assembled, evaluate_cell
 from gemfi.bench.grid import MAIN, RATES, Cell, plan
 from gemfi.bench.protocol import Protocol
 from gemfi.bench.records import RecordFile, RunRecord
@@ -61,7 +61,8 @@ class Bench:
         protocol: what to compare.
         folder: for runs, records and arrays; it is created.
         task: the data, if at hand; otherwise found by the protocol's name for it.
-        arrays: also do runs again whose records are here without their arrays.
+        arrays: also do runs again whose records are here without their arrays, or without an OOD
+            set that was absent then and is here now.
     """
 
     def __init__(
@@ -98,11 +99,16 @@ class Bench:
         return plan(self.protocol, self.task, nll)
 
     def done(self) -> dict[str, RunRecord]:
-        """Key -> record of the runs that need not be done; with `arrays` those that have theirs."""
+        """Key -> record of the runs that need not be done; with `arrays` those that have all."""
         records = self.file.read()
         if not self.arrays:
             return records
-        return {key: each for key, each in records.items() if self.file.arrays(key).exists()}
+        here = self.task.ood_test.keys()
+        return {
+            key: each
+            for key, each in records.items()
+            if self.file.arrays(key).exists() and here.isdisjoint(each.absent)
+        }
 
     def missing(self) -> list[Cell]:
         """The cells whose runs are not done, each run once."""
@@ -251,16 +257,24 @@ class Bench:
     def _begin(self) -> None:
         """Refuse data that are not those of the records, then say what is being done here."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        here = to_plain(SplitFacts.of(self.task.train))
-        for record in self.file.read().values():
-            there = record.data.get("train", {})
-            if there != here:
-                raise CheckpointError(
-                    f"{self.folder} has records of other data: its training split was "
-                    f"{_described(there)}, now {_described(here)}; use another folder, or put the "
-                    "old data back"
-                )
+        records = self.file.read().values()
+        for name, split in self._sets().items():
+            seen = [each.data.get(name, {}) for each in records if name in {*each.data, TRAIN}]
+            here = to_plain(SplitFacts.of(split)) if seen else {}
+            for there in seen:
+                if there != here:
+                    raise CheckpointError(
+                        f"{self.folder} has records of other data: its set {name!r} was "
+                        f"{_described(there)}, now {_described(here)}; use another folder, or put "
+                        "the old data back"
+                    )
         self._write(PROTOCOL, to_json(self.protocol.to_plain(), indent=1))
+
+    def _sets(self) -> dict[str, Split]:
+        """The sets of the task by the names that records give to them."""
+        task = self.task
+        named = {TRAIN: task.train, VALIDATION: task.validation, TEST: task.test}
+        return {**named, **task.ood_validation, **task.ood_test}
 
     def _write_grid(self, cells: list[Cell]) -> None:
         """Group, row, seed and key of every cell, so that a report needs no data."""

@@ -24,7 +24,7 @@ from gemfi.runs.facts import SplitFacts
 from gemfi.runs.measure import detector_facts, fit_detectors
 from gemfi.runs.spec import RunSpec
 
-TEST, VALIDATION = "test", "validation"
+TRAIN, TEST, VALIDATION = "train", "test", "validation"
 
 SHIFT_SCORES: Final = (
     "max_prob", "entropy", "expected_entropy", "disagreement", "mutual_information", "evidence",
@@ -75,7 +75,7 @@ def evaluate_cell(
     validation = observed_arrays(model, task.validation, bank, fitted, log_probs=True)
     sets: Sets = {VALIDATION: validation}
     data: dict[str, Any] = {
-        "train": to_plain(SplitFacts.of(task.train)),
+        TRAIN: to_plain(SplitFacts.of(task.train)),
         VALIDATION: to_plain(SplitFacts.of(task.validation)),
     }
     found: dict[str, Any] = {VALIDATION: {"id": numbers.classification(validation)}}

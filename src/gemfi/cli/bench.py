@@ -62,7 +62,8 @@ def bench(
             --dry-run shows them. The learning rates that are to be chosen come first.
         threads: of torch. One each is best where several processes share the work.
         arrays: also do runs again whose records are here without their arrays, as those of results
-            under version control are: some tables and figures are made from arrays.
+            under version control are (some tables and figures are made from arrays), or without an
+            OOD set that was absent then and is here now.
         dry_run: print the grid, what of it is done, and how long the rest would take; run nothing.
         render: make tables, figures and report in the end.
         quiet: print where the report is (or the folder, with --no-render), and nothing else.

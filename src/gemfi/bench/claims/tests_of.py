@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from gemfi.bench.choice import chosen
@@ -134,17 +135,25 @@ def _detections(
     detector: bool = False,
 ) -> list[Test]:
     """A test for each OOD set, of two rows with a score each, or a detector for the second."""
-    made = []
+    made, lacking, reason = [], [], Unavailable("no OOD set is at hand")
     for name in sets_of(results, sets):
         numbers = (
             on_sets([name], kinds[0], metric),
             on_sets([name], kinds[1], metric, detector=detector),
         )
-        found = _paired(results, *rows, *numbers)
+        try:
+            found = _paired(results, *rows, *numbers)
+        except Unavailable as none:  # of this set, which runs that were done before it came lack
+            lacking.append(data_title(name))
+            reason = none
+            continue
         difference = gap(found.pairs)
         text = f"{_METRICS[metric]} on {data_title(name)} {words}{found.note}"
         made.append(Test(text, difference, verdict(difference), found.keys))
-    return made
+    if not made:
+        raise reason
+    note = f"; not on {', '.join(lacking)}, which not all runs have" if lacking else ""
+    return [replace(each, what=each.what + note) for each in made]
 
 
 class _Pairs:
