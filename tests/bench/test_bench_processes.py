@@ -237,19 +237,23 @@ def test_a_whole_line_that_is_no_record_is_named(
         Bench(protocol, folder, task).work()
 
 
+def changed(task: Task, **splits: Any) -> Task:
+    """A task with other splits."""
+    kept = {
+        "train": task.train,
+        "validation": task.validation,
+        "calibration": task.calibration,
+        "test": task.test,
+        "ood_validation": dict(task.ood_validation),
+        "ood_test": dict(task.ood_test),
+    }
+    return Task(task.name, task.class_names, **kept | splits, normalisation=task.normalisation)
+
+
 def test_other_data_are_refused(folder: Path, protocol: Protocol, task: Task) -> None:
     fewer = task.train.subset(range(len(task.train) - 1))
-    other = Task(
-        task.name,
-        task.class_names,
-        train=Split(fewer.x, fewer.y, fewer.role, fewer.name, task.num_classes),
-        validation=task.validation,
-        calibration=task.calibration,
-        test=task.test,
-        ood_validation=dict(task.ood_validation),
-        ood_test=dict(task.ood_test),
-        normalisation=task.normalisation,
-    )
+    train = Split(fewer.x, fewer.y, fewer.role, fewer.name, task.num_classes)
+    other = changed(task, train=train)
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     with pytest.raises(
         CheckpointError, match=r"other data: .*\(759 samples.* now digits \(758 samples"
@@ -262,7 +266,7 @@ def test_another_test_set_is_refused_too(folder: Path, protocol: Protocol, task:
     fewer = task.ood_test["noise"].subset(range(9))
     ood_test = dict(task.ood_test) | {"noise": Split(fewer.x, None, fewer.role, fewer.name)}
     with pytest.raises(CheckpointError, match=r"its set 'noise' was .*, now .* \(9 samples"):
-        Bench(replace(protocol, seeds=(0, 1)), folder, replace(task, ood_test=ood_test)).work()
+        Bench(replace(protocol, seeds=(0, 1)), folder, changed(task, ood_test=ood_test)).work()
 
 
 def test_a_changed_protocol_runs_what_is_new(folder: Path, protocol: Protocol, task: Task) -> None:
