@@ -37,7 +37,8 @@ class TrainConfig:
         clip_norm: largest norm of the gradient.
         seed: of shuffling, dropout, outliers and augmentation.
         select: keep the `last` epoch, or the one with the `best` NLL on validation data.
-        bf16: run the backbone, and it alone, under bfloat16 autocast.
+        bf16: run the backbone, and it alone, under bfloat16 autocast. It saves time on processors
+            with instructions for it; on others a step can take ten times as long.
         checkpoint_steps: save every so many steps; None saves at the end of each epoch.
         augmentation: of training images, auxiliary ones included; nothing by default. Validation,
             statistics and prediction see the images as they are.
