@@ -153,6 +153,20 @@ def test_arrays_that_are_gone_are_made_again_where_they_are_asked_for(
             np.testing.assert_array_equal(values, arrays[name][key])
 
 
+def test_arrays_of_runs_that_chose_a_learning_rate_are_not_made_again(
+    folder: Path, protocol: Protocol, task: Task, tmp_path: Path
+) -> None:
+    """Their records say that they were evaluated on validation data alone."""
+    lines = (folder / RECORDS).read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    del records[0]["numbers"]["test"]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / RECORDS).write_text("".join(json.dumps(each) + "\n" for each in records))
+    again = Bench(protocol, alone, task, arrays=True)
+    assert [cell.key for cell in again.missing()] == [each["key"] for each in records[1:]]
+
+
 def test_a_set_that_came_later_is_evaluated_where_it_is_asked_for(
     folder: Path, protocol: Protocol, task: Task
 ) -> None:

@@ -99,7 +99,10 @@ class Bench:
         return plan(self.protocol, self.task, nll)
 
     def done(self) -> dict[str, RunRecord]:
-        """Key -> record of the runs that need not be done; with `arrays` those that have all."""
+        """Key -> record of the runs that need not be done; with `arrays` those that have all.
+
+        Nothing is made from the arrays of runs that chose a learning rate.
+        """
         records = self.file.read()
         if not self.arrays:
             return records
@@ -107,7 +110,7 @@ class Bench:
         return {
             key: each
             for key, each in records.items()
-            if self.file.arrays(key).exists() and here.isdisjoint(each.absent)
+            if each.brief or (self.file.arrays(key).exists() and here.isdisjoint(each.absent))
         }
 
     def missing(self) -> list[Cell]:

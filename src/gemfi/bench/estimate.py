@@ -169,7 +169,7 @@ class Recorded:
 
     def _learn(self, record: RunRecord) -> None:
         kind = (
-            "test" not in record.numbers,
+            record.brief,
             bool(record.numbers.get("shift")),
             bool(record.detectors),
             len(record.members),

@@ -81,6 +81,11 @@ class RunRecord:
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return to_json(plain, sort_keys=True)
 
+    @property
+    def brief(self) -> bool:
+        """Whether it was evaluated on validation data alone, to choose a learning rate."""
+        return "test" not in self.numbers
+
     def same_numbers(self, other: RunRecord) -> bool:
         """Whether another record holds the same numbers, as they are written."""
         one, two = (to_json(each.numbers, sort_keys=True) for each in (self, other))
