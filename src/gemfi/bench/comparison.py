@@ -12,12 +12,22 @@ from typing import Final
 
 from gemfi.bench.audit import Flag, audit
 from gemfi.bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
-from gemfi.bench.published import PUBLISHED, Key, Published
-from gemfi.bench.results import Pick, Results, mean_of, of_detector, of_set, of_shift, of_test
+from gemfi.bench.published import PAIRS, PUBLISHED, Key, Pair, Published
+from gemfi.bench.results import (
+    Pick,
+    Results,
+    data_title,
+    mean_of,
+    of_detector,
+    of_set,
+    of_shift,
+    of_test,
+)
 from gemfi.bench.table import Cell, Column, Row, Table, Value
-from gemfi.bench.tables.common import DATA_ABSENT, NOT_RUN, data_title, is_here
+from gemfi.bench.tables.common import DATA_ABSENT, NOT_RUN, is_here
 from gemfi.bench.tables.hyper_parameters import SETTING_LABELS
 from gemfi.bench.tables.labels import OF_PROBABILITY, published_label
+from gemfi.style import score_label
 
 _DATA: Final = {"mnist": "mnist", "cifar10": "cifar10", "cifar10-frozen": "cifar10"}
 """Task -> the data set of the paper that it stands for."""
@@ -59,9 +69,20 @@ _OF_OURS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Table -> what else is to be known of our numbers beside it."""
 
+_METRICS: Final = {
+    "aupr_id": "AUPR",
+    "auroc": "AUROC",
+    "aupr_correct": "AUPR of right predictions",
+    "brier": "Brier",
+    "ece": "ECE",
+    "mean_auroc": "mean AUROC",
+}
+"""Metrics in the columns of the paper's tables, in words."""
+
 Flags = Mapping[Key, tuple[Flag, ...]]
 NO_COUNTERPART: Final = "no counterpart"
 NO_NUMBER: Final = "no number"
+NO_CORRUPTIONS: Final = "no corruptions here"
 
 
 @dataclass(frozen=True)
@@ -129,7 +150,8 @@ def _table(
     for entry in entries:
         found = flags.get(entry.key, ())
         theirs = _theirs(entry, "; ".join(f"{each.severity}: {each.reason}" for each in found))
-        cells: tuple[Cell, ...] = (entry.column, _ours(results, entry), theirs, entry.convention)
+        ours = _ours(results, entry)
+        cells: tuple[Cell, ...] = (_what(results, entry), ours, theirs, entry.convention)
         rows.append(Row(_label(entry.row), cells, method=entry.row))
     positive = "corrupted" if label == "shift_detection_corruptions" else "ID"
     return Table(
@@ -144,15 +166,55 @@ def _table(
         rows=tuple(rows),
         stub="Row",
         notes=(
-            "Budget, network and sets differ from the paper's: see the notes of the protocol.",
+            "Budget, network and sets differ from the paper's.",
             (
                 f"Ours: AUPR is average precision with {positive} positive, Brier the sum over "
                 "classes ×100. A number without ± is of one run."
             ),
             "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
             *_OF_OURS.get(label, ()),
+            *_base_rates(results, entries),
+            *results.protocol.notes,
         ),
     )
+
+
+def _what(results: Results, entry: Published) -> str:
+    """The column of a number in words: `SVHN, first 5,000: epistemic`."""
+    return ": ".join(_word(results, part) for part in entry.column.split("/"))
+
+
+def _word(results: Results, part: str) -> str:
+    if ">" in part:
+        name = part.partition(">")[2]
+        return "corrupted" if name.endswith("-c") else results.title(_SETS.get(name, name))
+    return f"severity {part}" if part.isdigit() else _METRICS.get(part, score_label(part))
+
+
+def _base_rates(results: Results, entries: list[Published]) -> list[str]:
+    """Of sets of other sizes than the paper's: what a constant score has as AUPR, there and here.
+
+    AUPR depends on it, so that a number of ours above one of theirs may be no better.
+    """
+    sizes: dict[str, int] = {}
+    for record in results.records.values():
+        sizes |= {name: facts["n"] for name, facts in record.data.items()}
+    found = []
+    for pair, theirs in PAIRS.items():
+        name = pair.partition(">")[2]
+        here = _SETS.get(name, name)
+        used = any(pair in text for entry in entries for text in (entry.row, entry.column))
+        if not used or not any(entry.metric.startswith("aupr") for entry in entries):
+            continue
+        ours = Pair(sizes.get("test", 0), sizes.get(here, 0))
+        if ours.n_id and ours.n_ood and ours != theirs:
+            found.append(
+                f"AUPR on {results.title(here)} cannot be compared with the paper's: a constant "
+                f"score has {100 * ours.base_rate_id:.1f} here ({ours.n_id:,} ID, {ours.n_ood:,} "
+                f"OOD) and {100 * theirs.base_rate_id:.1f} there ({theirs.n_id:,} and "
+                f"{theirs.n_ood:,}). AUROC can."
+            )
+    return found
 
 
 def _theirs(entry: Published, flag: str = "") -> Value:
@@ -170,6 +232,8 @@ def _ours(results: Results, entry: Published) -> Cell:
             return DATA_ABSENT
     if not runs:
         return NOT_RUN
+    if entry.label == "shift_detection_corruptions" and not results.protocol.shift.corruptions:
+        return NO_CORRUPTIONS
     value = results.value(found.row, found.pick, found.group)
     return NO_NUMBER if value is None else value
 

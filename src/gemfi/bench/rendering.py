@@ -8,14 +8,14 @@
 | `tables/LABEL.md`, `.csv`, `.tex`, `.html` | the tables |
 | `figures/LABEL.png`, `.svg`, `.pdf` | the figures |
 
-The runs of a table are those of its numbers, the runs of a figure those that it was drawn from. The
+The runs of a table or a figure are those that it was made from. The
 figures of toys have none: their models are no runs of the grid.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from tqdm import tqdm
 from gemfi import locks
 from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.claims import CLAIMS, Finding, ledger
+from gemfi.bench.claims.ledger import RULE
 from gemfi.bench.comparison import comparisons
 from gemfi.bench.grid import RATES
 from gemfi.bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
@@ -109,7 +110,7 @@ def _rendered(results: Results, target: Path, progress: bool | None, *, figures:
     findings = ledger(results, CLAIMS)
     published = comparisons(results)
     for table in published:
-        work.write_table(table)
+        work.write_table(table, _keys(table))
     _write_claims(target, findings)
     work.remove_old()
     work.write_manifest()
@@ -141,23 +142,25 @@ class _Work:
     def tables(self) -> list[Table | Missing]:
         made: list[Table | Missing] = []
         for label, build in self._bar(TABLES, "tables"):
+            watched = self.results.watched()
             try:
-                table = build(self.results)
+                table = build(watched)
             except Unavailable as reason:
                 self.reasons[label] = str(reason)
                 made.append(Missing(label, _title(build), str(reason)))
                 continue
-            self.write_table(table)
+            self.write_table(table, watched.used)
             made.append(table)
         return made
 
-    def write_table(self, table: Table) -> None:
+    def write_table(self, table: Table, runs: Iterable[str]) -> None:
+        """Write every form of a table, and remember the keys of the runs that it rests on."""
         paths = []
         for ending, form in _FORMS.items():
             path = self.target / "tables" / f"{file_stem(table.label)}.{ending}"
             write_atomically(path, form(table).encode())
             paths.append(str(path.relative_to(self.target)))
-        self.files[table.label] = {"files": paths, "runs": _keys(table)}
+        self.files[table.label] = {"files": paths, "runs": list(runs)}
 
     def figures(self) -> list[FigureFile | Missing]:
         from gemfi.bench.figures import FIGURES, PARENT, save  # noqa: PLC0415 - needs matplotlib
@@ -212,7 +215,7 @@ def _title(build: Maker) -> str:
 
 
 def _keys(table: Table) -> list[str]:
-    """The runs that a table rests on."""
+    """The runs of the numbers of a table."""
     cells = [cell for row in table.rows for cell in row.cells if isinstance(cell, Value)]
     return list(dict.fromkeys(key for cell in cells for key in cell.keys))
 
@@ -308,8 +311,10 @@ def _claims_table(findings: Sequence[Finding]) -> str:
     lines = [
         "# Claims",
         "",
-        "| claim | verdict | tests: estimate [95 % interval] |",
-        "|---|---|---|",
+        RULE,
+        "",
+        "| claim | where | statistic | verdict | tests: estimate [95 % interval] |",
+        "|---|---|---|---|---|",
     ]
     for each in findings:
         shown = _shown(each)
@@ -320,5 +325,6 @@ def _claims_table(findings: Sequence[Finding]) -> str:
             for pair in zip(estimates, intervals, strict=False)
         )
         verdict = each.outcome + (" (indicative)" if each.indicative else "")
-        lines.append(f"| {shown.claim} | {verdict} | {tests or each.reason} |")
+        cells = [shown.claim, shown.where, shown.statistic, verdict, tests or each.reason]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])

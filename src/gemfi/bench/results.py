@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from gemfi.bench.bench import GRID, PROTOCOL, read_protocol
 from gemfi.bench.grid import MAIN
+from gemfi.bench.protocol import SEEN
 from gemfi.bench.records import RecordFile, RunRecord, Sets, read_arrays
 from gemfi.bench.table import Value
+from gemfi.data.registry import DATA_SETS
 from gemfi.data.registry.tasks import AGAINST
 from gemfi.errors import CheckpointError, InputError
 from gemfi.files import read_json
@@ -130,6 +132,14 @@ class Results:
     def unseen_sets(self) -> list[str]:
         """Those of `ood_sets` that no pretrained network has seen: they can judge."""
         return [name for name in self.ood_sets if name not in self.protocol.seen]
+
+    def title(self, name: str) -> str:
+        """A set by its own name, and which part of it was at hand: `SVHN, first 5,000`."""
+        for record in self.records.values():
+            if name in record.data:
+                _, *parts = record.data[name]["split"].split(", ")
+                return ", ".join([data_title(name), *(each for each in parts if each != SEEN)])
+        return data_title(name)
 
     def is_absent(self, name: str) -> bool:
         """Whether an OOD set was not at hand in any run; False while no run looked for it."""
@@ -262,6 +272,14 @@ def _of_entry(run: RunRecord, entry: Mapping[str, Any], kind: str, metric: str) 
             value: float | None = entry[section][name].get(metric)
             return value
     return None
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def data_title(name: str) -> str:
+    """A set or a task by its own name; of a path the last part."""
+    return DATA_SETS[name].title if name in DATA_SETS else Path(name).name
 
 
 # -- files ----------------------------------------------------------------------------------------

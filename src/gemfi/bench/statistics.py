@@ -157,10 +157,7 @@ def bootstrap_ood(
     seed: int = 0,
     level: float = 0.95,
 ) -> Interval:
-    """Percentile bootstrap of an OOD metric of `gemfi.metrics`, in percent.
-
-    ID and OOD samples are resampled apart, so that the base rate stays. Where the two sets do not
-    overlap every resample is perfect, and the interval has no width.
+    """Percentile bootstrap of an OOD metric of `gemfi.metrics`, in percent; see `bootstrap_mean`.
 
     Args:
         id_scores: uncertainties of ID samples.
@@ -170,12 +167,38 @@ def bootstrap_ood(
         seed: of the resampling.
         level: of the interval.
     """
+    return bootstrap_mean([(id_scores, ood_scores)], metric, resamples, seed, level)
+
+
+def bootstrap_mean(
+    runs: Sequence[tuple[Values, Values]],
+    metric: Detection,
+    resamples: int = 500,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval:
+    """Percentile bootstrap of the mean of an OOD metric over runs that scored the same samples.
+
+    ID and OOD samples are resampled apart, so that the base rate stays, and for all runs alike.
+    Where the two sets do not overlap every resample is perfect, and the interval has no width.
+
+    Args:
+        runs: uncertainties of ID samples and of OOD samples, a pair a run.
+        metric: `auroc`, `aupr_id` or `aupr_ood`.
+        resamples: how many.
+        seed: of the resampling.
+        level: of the interval.
+    """
     checks.choice("metric", metric, _FROM_COUNTS)
     _check_resampling(resamples, seed, level)
-    ranking = _Sorted.of(id_scores, ood_scores, metric)
+    rankings = [_Sorted.of(*each, metric) for each in runs]
+    sizes = {(len(each.id_group), len(each.ood_group)) for each in rankings}
+    if len(sizes) != 1:
+        raise InputError(f"runs must have scored the same samples, got {sorted(sizes)} of them")
     rng = np.random.default_rng(seed)
-    found = [ranking.resampled(*ranking.draw(rng)) for _ in range(resamples)]
-    return _percentiles(found, ranking.estimate, level)
+    draws = (rankings[0].draw(rng) for _ in range(resamples))
+    found = [float(np.mean([each.resampled(*draw) for each in rankings])) for draw in draws]
+    return _percentiles(found, float(np.mean([each.estimate for each in rankings])), level)
 
 
 def spearman(x: Values, y: Values) -> float:

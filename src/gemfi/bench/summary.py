@@ -85,7 +85,8 @@ def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
 
 
 def _marked(results: Results, name: str) -> str:
-    return f"{name}, {SEEN}" if name in results.protocol.seen else name
+    title = results.title(name)
+    return f"{title}, {SEEN}" if name in results.protocol.seen else title
 
 
 def _shown(value: Value, digits: int) -> str:

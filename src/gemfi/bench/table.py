@@ -35,7 +35,7 @@ class Value:
         flag: a remark, such as "impossible: ...", shown as a footnote.
         missing: further runs that have no such number, or an infinite one: the mean is without
             them, so that it says so and is never best.
-        interval: low and high end, of the number of one run over its inputs.
+        interval: low and high end over the inputs; shown of one run, which has no deviation.
         unseen: further runs whose number is not known, as the arrays that it is made from are not
             here.
     """

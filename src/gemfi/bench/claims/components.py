@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from gemfi.bench.claims import measures
-from gemfi.bench.claims.ledger import FULL, Claim, Test
+from gemfi.bench.claims.ledger import FULL, Claim, Test, Tests
 from gemfi.bench.claims.numbers import Number, on_sets
-from gemfi.bench.claims.tests_of import better_by, better_ood, by_seed, rises, sets_of
-from gemfi.bench.grid import ABLATION
+from gemfi.bench.claims.settings import both_ablations
+from gemfi.bench.claims.tests_of import (
+    better_by,
+    better_ood,
+    by_seed,
+    rises,
+    sets_of,
+    together,
+)
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 
 
-def _step(name: str, text: str, first: str, second: str) -> Claim:
-    return Claim(
+def _step(name: str, text: str, first: str, second: str) -> list[Claim]:
+    return both_ablations(
         name,
         text,
         "Table 5",
-        "paired difference of AUPR by the epistemic score, each OOD set, the paper's settings",
-        better_ood(first, second, group=ABLATION),
+        "paired difference of AUPR by the epistemic score, each OOD set",
+        lambda group: better_ood(first, second, group=group),
     )
 
 
@@ -27,67 +35,70 @@ def _mean_aupr(results: Results) -> Number:
     return on_sets(sets_of(results), "epistemic", "aupr_id")
 
 
-def _synergy(results: Results) -> Sequence[Test]:
+def _synergy(group: str) -> Tests:
     """FI lowers the AUPR of the mixture, FI with EBM raises it.
 
     The ablation has no row with EBM and without FI, so what EBM does alone is not told apart.
     """
-    mean = _mean_aupr(results)
-    alone = better_by("ablation-mix", "ablation-fi", mean, "mean AUPR", group=ABLATION)
-    added = better_by("ablation-ebm", "ablation-mix", mean, "mean AUPR", group=ABLATION)
-    return [*alone(results), *added(results)]
+
+    def tests(results: Results) -> Sequence[Test]:
+        mean = _mean_aupr(results)
+        alone = better_by("ablation-mix", "ablation-fi", mean, "mean AUPR", group=group)
+        added = better_by("ablation-ebm", "ablation-mix", mean, "mean AUPR", group=group)
+        return [*alone(results), *added(results)]
+
+    return tests
 
 
-def _best(results: Results) -> Sequence[Test]:
+def _best(group: str) -> Tests:
     """The full model against every other row of the ablation."""
-    others = [row for row in results.rows(ABLATION) if row != FULL]
-    if not others:
-        raise Unavailable("this protocol has no ablation")
-    mean = _mean_aupr(results)
-    return [
-        test
-        for row in others
-        for test in better_by(FULL, row, mean, "mean AUPR", group=ABLATION)(results)
-    ]
+
+    def tests(results: Results) -> Sequence[Test]:
+        others = [row for row in results.rows(group) if row != FULL]
+        if not others:
+            raise Unavailable("this protocol has no ablation")
+        mean = _mean_aupr(results)
+        parts = [better_by(FULL, row, mean, "mean AUPR", group=group) for row in others]
+        return together(*parts)(results)
+
+    return tests
 
 
 COMPONENTS_OF_GEM = [
-    _step("sn", "Spectral normalisation alone helps.", "ablation-sn", "ablation-none"),
-    _step("core", "The energy-gated core adds to it.", "ablation-core", "ablation-sn"),
-    _step("mix", "The mixture improves OOD detection further.", "ablation-mix", "ablation-core"),
-    Claim(
+    *_step("sn", "Spectral normalisation alone helps.", "ablation-sn", "ablation-none"),
+    *_step("core", "The energy-gated core adds to it.", "ablation-core", "ablation-sn"),
+    *_step("mix", "The mixture improves OOD detection further.", "ablation-mix", "ablation-core"),
+    *both_ablations(
         "fi-ebm",
         "Fisher terms hurt the mixture alone, and with the energy-based module improve it.",
         "Section 4.3",
-        "paired differences of the mean AUPR, the paper's settings: MIX over MIX + FI, and MIX "
-        "+ FI + EBM over MIX; no row has EBM without FI",
+        "paired differences of the mean AUPR: MIX over MIX + FI, and MIX + FI + EBM over MIX; no "
+        "row has EBM without FI",
         _synergy,
     ),
-    Claim(
+    *both_ablations(
         "full",
         "The full model is the best row of the ablation.",
         "Table 5",
-        "paired difference of the mean AUPR by the epistemic score from every other row, the "
-        "paper's settings",
+        "paired difference of the mean AUPR by the epistemic score from every other row",
         _best,
     ),
-    _step(
+    *_step(
         "without-sn",
         "Without spectral normalisation the full model is worse.",
         FULL,
         "ablation-full-without-sn",
     ),
-    Claim(
+    *both_ablations(
         "collapse",
         "Fisher terms keep the heads from collapsing.",
         "Section 3.3",
-        "paired difference of the effective number of heads, MIX + FI against MIX, the paper's "
-        "settings",
-        lambda results: _heads(results, "ablation-fi", "ablation-mix"),
+        "paired difference of the effective number of heads, MIX + FI against MIX",
+        lambda group: partial(_heads, "ablation-fi", "ablation-mix", group),
     ),
 ]
 
 
-def _heads(results: Results, first: str, second: str) -> list[Test]:
-    one, other = (by_seed(results, row, measures.used_heads, ABLATION) for row in (first, second))
+def _heads(first: str, second: str, group: str, results: Results) -> list[Test]:
+    one, other = (by_seed(results, row, measures.used_heads, group) for row in (first, second))
     return [rises(other, one, "effective heads")]

@@ -16,7 +16,6 @@ from gemfi.bench.statistics import (
     Outcome,
     Verdict,
 )
-from gemfi.bench.tables.common import data_title
 from gemfi.bench.unavailable import Unavailable
 
 _SPANS = {"mean AUPR": 1.8, "accuracy": 1.25}
@@ -76,7 +75,7 @@ def _rho(row: str, group: str) -> Tests:
                 results,
                 (row, group),
                 (on_sets([name], kinds[0], "aupr_id"), on_sets([name], kinds[1], "aupr_id")),
-                f"AUPR on {data_title(name)}",
+                f"AUPR on {results.title(name)}",
             )
             for name in sets_of(results)
         ]

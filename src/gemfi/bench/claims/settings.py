@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gemfi.bench.claims.ledger import FULL, Claim, Tests
-from gemfi.bench.grid import ABLATION, MAIN
+from gemfi.bench.grid import ABLATION, ABLATION_OURS, MAIN
+
+_PAPERS = "the paper's settings"
 
 
 def both(
@@ -15,10 +17,28 @@ def both(
     return [
         Claim(name, text, where, statistic, tests("gem-fi", MAIN)),
         Claim(
-            f"{name} (the paper's settings)",
+            f"{name} ({_PAPERS})",
             text,
             where,
             f"{statistic}; at the learning rate of our settings",
             tests(FULL, ABLATION),
+        ),
+    ]
+
+
+def both_ablations(
+    name: str, text: str, where: str, statistic: str, tests: Callable[[str], Tests]
+) -> list[Claim]:
+    """A claim about the rows of the ablation, around our settings and around the paper's."""
+    return [
+        Claim(
+            name, text, where, f"{statistic}; the ablation of our settings", tests(ABLATION_OURS)
+        ),
+        Claim(
+            f"{name} ({_PAPERS})",
+            text,
+            where,
+            f"{statistic}; at the learning rate of our settings",
+            tests(ABLATION),
         ),
     ]

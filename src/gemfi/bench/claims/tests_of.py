@@ -18,11 +18,10 @@ from gemfi.bench.claims.numbers import (
     measured_arrays,
     on_sets,
 )
-from gemfi.bench.grid import MAIN
+from gemfi.bench.grid import ABLATION, MAIN
 from gemfi.bench.results import Results
 from gemfi.bench.statistics import Detection, Difference, Verdict, verdict
 from gemfi.bench.table import Better
-from gemfi.bench.tables.common import data_title
 from gemfi.bench.tables.labels import ABLATION_LABELS, OUTLIER_LABELS
 from gemfi.bench.unavailable import Unavailable
 from gemfi.style import method_label
@@ -76,9 +75,10 @@ def better_by(
     """
 
     def tests(results: Results) -> list[Test]:
-        found = _paired(results, (first, group), (second, other_group or group), number)
+        beside = other_group or group
+        found = _paired(results, (first, group), (second, beside), number)
         difference = gap(found.pairs)
-        text = f"{what}: {_label(first)} against {_label(second)}"
+        text = f"{what}: {_label(first, group)} against {_label(second, beside)}"
         judged = verdict(difference, margin, better)
         return [Test(text + found.note, difference, judged, found.keys)]
 
@@ -99,7 +99,7 @@ def better_ood(
 
     def tests(results: Results) -> list[Test]:
         rows = (first, group), (second, other_group or group)
-        words = f"({kind}): {_label(first)} against {_label(second)}"
+        words = f"({kind}): {' against '.join(_label(*row) for row in rows)}"
         return _detections(results, rows, (kind, kind), words, metric, sets)
 
     return tests
@@ -116,8 +116,9 @@ def better_chosen(first: str, second: str, *, detector: bool = False) -> Tests:
 
     def tests(results: Results) -> list[Test]:
         one, other = chosen(results, first), chosen(results, second, detector=detector)
-        words = f"({one.label} and {other.label}): {_label(first)} against {_label(second)}"
         rows = (first, MAIN), (second, MAIN)
+        against = " against ".join(_label(*row) for row in rows)
+        words = f"({one.label} and {other.label}): {against}"
         names = one.name, other.name
         return _detections(results, rows, names, words, "auroc", detector=detector)
 
@@ -144,11 +145,11 @@ def _detections(
         try:
             found = _paired(results, *rows, *numbers)
         except Unavailable as none:  # of this set, which runs that were done before it came lack
-            lacking.append(data_title(name))
+            lacking.append(results.title(name))
             reason = none
             continue
         difference = gap(found.pairs)
-        text = f"{_METRICS[metric]} on {data_title(name)} {words}{found.note}"
+        text = f"{_METRICS[metric]} on {results.title(name)} {words}{found.note}"
         made.append(Test(text, difference, verdict(difference), found.keys))
     if not made:
         raise reason
@@ -320,9 +321,9 @@ def _equivalent(difference: Difference, margin: float) -> Verdict:
 _METRICS = {"aupr_id": "AUPR", "aupr_ood": "AUPR (OOD positive)", "auroc": "AUROC"}
 
 
-def _label(row: str) -> str:
+def _label(row: str, group: str) -> str:
     """A row as people call it."""
-    if row == FULL:
+    if row == FULL and group == ABLATION:
         return "GEM-FI of the paper"
     if row in ABLATION_LABELS:
         return f"row {ABLATION_LABELS[row]}"

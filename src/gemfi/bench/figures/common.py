@@ -173,6 +173,11 @@ def group_of(results: Results) -> dict[str, str]:
     return {name: group for group, names in ood_groups(results).items() for name in names}
 
 
+def group_title(results: Results, group: str, names: Sequence[str]) -> str:
+    """A group of sets with their names; of test data the group alone."""
+    return group if group == ID else f"{group}: {', '.join(map(results.title, names))}"
+
+
 def pooled(results: Results, run: RunRecord, names: Sequence[str], key: str) -> Floats | None:
     """An array of a run over several sets, one after the other; None if a set lacks it.
 
@@ -266,8 +271,8 @@ def noting(draw: Draw, *, sets: bool = True) -> Draw:
         figure = draw(results)
         shown = results.ood_sets if sets else []
         noted = {
-            "data absent": [name for name in shown if results.is_absent(name)],
-            SEEN: [name for name in shown if name in results.protocol.seen],
+            "data absent": [results.title(name) for name in shown if results.is_absent(name)],
+            SEEN: [results.title(name) for name in shown if name in results.protocol.seen],
             "arrays absent": [_lacking(row, *counts) for row, counts in results.lacking.items()],
         }
         text = "; ".join(f"{what}: {', '.join(names)}" for what, names in noted.items() if names)

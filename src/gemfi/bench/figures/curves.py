@@ -18,6 +18,7 @@ from gemfi.bench.figures.common import (
     TEXT,
     FigureEntry,
     Shown,
+    group_title,
     in_lines,
     leading_rows,
     needed,
@@ -274,7 +275,7 @@ def _handles(panels: Mapping[str, Mapping[str, Panel]]) -> list[Line2D]:
 def overall(results: Results) -> Figure:
     """Every method by its own epistemic score, against all near and all far OOD sets."""
     rows, groups = leading_rows(results), ood_groups(results)
-    titles = {group: f"{group}: {', '.join(names)}" for group, names in groups.items()}
+    titles = {group: group_title(results, group, names) for group, names in groups.items()}
     panels: dict[Kind, dict[str, list[Scored]]] = {
         kind: {title: [] for title in titles.values()} for kind in _AREA
     }
@@ -307,7 +308,8 @@ def by_score(results: Results, kind: Kind) -> Figure:
         having = [row for row in rows if _has(results, row, score, sets)]
         if having:
             panels[score] = {
-                name: [_scores(results, row, score, name, kind) for row in having] for name in sets
+                results.title(name): [_scores(results, row, score, name, kind) for row in having]
+                for name in sets
             }
     if not panels:
         raise Unavailable("no score of these methods differs from input to input")

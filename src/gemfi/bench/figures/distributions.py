@@ -266,7 +266,7 @@ def histograms(results: Results) -> Figure:
     run = shown_row(results).first
     panels = {
         score: {
-            name: Pair(
+            results.title(name): Pair(
                 group,
                 needed(results, run, ["test"], f"score/{score}"),
                 needed(results, run, [name], f"score/{score}"),

@@ -144,7 +144,7 @@ def scatter(results: Results) -> Figure:
     sets = results.arrays(run)
     inside = _cloud(results, run, ID, ["test"])
     panels: dict[str, tuple[Cloud, Cloud]] = {
-        f"ID and {name}": (inside, _cloud(results, run, group, [name]))
+        f"ID and {results.title(name)}": (inside, _cloud(results, run, group, [name]))
         for name, group in group_of(results).items()
     }
     shifted = [name for name in sets if name.startswith("shift/")]

@@ -282,7 +282,7 @@ def dirichlet_comparison(results: Results) -> Figure:
     chosen |= {f"test {least + 1}: least sure": (_TEST, least)}
     for kind, names in (("near OOD", results.protocol.near), ("far OOD", results.protocol.far)):
         there = [name for name in names if not results.is_absent(name)]
-        chosen |= {f"{kind}: {name}": (name, 0) for name in there[:1]}
+        chosen |= {f"{kind}: {results.title(name)}": (name, 0) for name in there[:1]}
     columns = [_column(results, runs, title, *place) for title, place in chosen.items()]
     return draw_simplices(columns)
 

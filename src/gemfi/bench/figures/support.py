@@ -23,6 +23,7 @@ from gemfi.bench.figures.common import (
     TEXT,
     FigureEntry,
     Shown,
+    group_title,
     ood_groups,
     panel_title,
     pooled,
@@ -229,14 +230,10 @@ def _score(name: str) -> Measure:
     return lambda results, run, names: pooled(results, run, names, f"score/{name}")
 
 
-def _titled(group: str, names: Sequence[str]) -> str:
-    return group if group == ID else f"{group}: {', '.join(names)}"
-
-
 def uncertainty(results: Results) -> Figure:
     """Entropy and 1 − max p on ID, near-OOD and far-OOD data."""
     groups = set_groups(results)
-    titles = [_titled(group, names) for group, names in groups.items()]
+    titles = [group_title(results, *each) for each in groups.items()]
     scores = {"entropy, nats": "entropy", "1 − max p": "max_prob"}
     cells = [(names, _score(score)) for score in scores.values() for names in groups.values()]
     found = iter(_trends(results, cells))
@@ -285,7 +282,7 @@ def accuracy_confidence(results: Results) -> Figure:
     right, *found = _trends(results, [(["test"], accuracy), *sure])
     panels = [("accuracy, %", ID, right)]
     for (group, names), trends in zip(groups.items(), found, strict=True):
-        panels.append(("confidence (max p)", _titled(group, names), trends))
+        panels.append(("confidence (max p)", group_title(results, group, names), trends))
     return draw_beside(panels)
 
 
@@ -297,7 +294,7 @@ def _sure(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | No
 def energy(results: Results) -> Figure:
     """The learned energy, and that of the logits where none is learned, in units of ID data."""
     groups = set_groups(results)
-    columns: dict[str, list[Trend]] = {_titled(*group): [] for group in groups.items()}
+    columns: dict[str, list[Trend]] = {group_title(results, *group): [] for group in groups.items()}
     for row in shown_rows(results, SHOWN_METHODS):
         learned = "score/energy" in results.arrays(row.first)["test"]
         measure = standardised("energy" if learned else "logit_energy")

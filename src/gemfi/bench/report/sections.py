@@ -11,7 +11,7 @@ from html import escape
 from itertools import zip_longest
 
 from gemfi.bench import render
-from gemfi.bench.claims.ledger import OURS
+from gemfi.bench.claims.ledger import OURS, RULE
 from gemfi.bench.report.content import VERDICTS, Claim, FigureFile, Missing, Verdict
 from gemfi.bench.table import Table
 from gemfi.page import data_url, image, scrolling, size_of
@@ -57,7 +57,7 @@ def ledger(claims: Sequence[Claim]) -> str:
     )
     return (
         f'{_tallies(claims)}\n<figure class="table" id="ledger" data-card="claims ledger">\n'
-        f"{scrolling('The claims', table)}\n{_indicative(claims)}</figure>"
+        f"{scrolling('The claims', table)}\n{_rules(claims)}</figure>"
     )
 
 
@@ -75,10 +75,13 @@ def _tally(whose: str, claims: Sequence[Claim]) -> str:
     return f'<ul class="tally"><li class="soft">{whose}</li>{"".join(items)}</ul>'
 
 
-def _indicative(claims: Sequence[Claim]) -> str:
-    if not any(claim.indicative for claim in claims):
-        return ""
-    return '<ul class="notes"><li>Indicative: too few seeds to conclude from.</li></ul>\n'
+def _rules(claims: Sequence[Claim]) -> str:
+    """How verdicts are made; what indicative means, where one is."""
+    notes = [RULE]
+    if any(claim.indicative for claim in claims):
+        notes.append("Indicative: too few seeds to conclude from.")
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<ul class="notes">{items}</ul>\n'
 
 
 def _claim(claim: Claim) -> str:

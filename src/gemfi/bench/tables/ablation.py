@@ -41,7 +41,8 @@ def our_settings(results: Results) -> Table:
     note = (
         "The paper has no such table: the same switches, with all else as in gem-fi here (the "
         f"energy is the gate, outliers: {outlier_words(PRESETS['gem-fi'].outliers)}). Without EBM "
-        "that energy learns nothing."
+        "that energy learns nothing. GEM-FI of the other tables is row 8 without SN: it is no row "
+        "of its own here, as SN and UNC are off in it."
     )
     title = "Ablation with the settings of GEM-FI here"
     configs = ablation(PRESETS["gem-fi"])

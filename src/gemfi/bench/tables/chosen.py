@@ -9,7 +9,6 @@ from gemfi.bench.tables.common import (
     NOT_RUN,
     Origin,
     contestants,
-    data_title,
     make_table,
     of_ood,
     pair_title,
@@ -74,4 +73,4 @@ def _tuning(results: Results) -> str:
     names = {name: None for run in tested for name in run.numbers.get("ood_validation", {})}
     if tested and not names:
         raise Unavailable("the task has no OOD-validation sets")
-    return f"{' and '.join(map(data_title, names)) or 'OOD-validation'} (tuning)"
+    return f"{' and '.join(map(results.title, names)) or 'OOD-validation'} (tuning)"

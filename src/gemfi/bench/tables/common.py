@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from gemfi.bench.grid import ABLATION, MAIN
 from gemfi.bench.protocol import SEEN
 from gemfi.bench.records import RunRecord
-from gemfi.bench.results import Pick, Results, of_detector, of_set
+from gemfi.bench.results import Pick, Results, data_title, of_detector, of_set
 from gemfi.bench.statistics import SEEDS_NEEDED
 from gemfi.bench.table import Cell, Column, Row, Table, Value
 from gemfi.bench.tables.intervals import NOTE, sampling_interval
 from gemfi.bench.unavailable import Unavailable
-from gemfi.data.registry import DATA_SETS
 from gemfi.methods import PRESETS
 from gemfi.style import method_label, score_label
 
@@ -124,11 +122,6 @@ def require_outside(results: Results) -> None:
         raise Unavailable("the task has no OOD test sets")
 
 
-def data_title(name: str) -> str:
-    """A set or a task by its own name; of a path the last part."""
-    return DATA_SETS[name].title if name in DATA_SETS else Path(name).name
-
-
 def place(results: Results, name: str) -> str:
     """Whether a set is `near` or `far`, and whether it was seen; empty where nothing is said."""
     protocol = results.protocol
@@ -137,9 +130,9 @@ def place(results: Results, name: str) -> str:
 
 
 def set_title(results: Results, name: str) -> str:
-    """A set with what the protocol says of it, such as `SVHN (far)`."""
+    """A set with what the protocol says of it, such as `SVHN, first 5,000 (far)`."""
     where = place(results, name)
-    return data_title(name) + (f" ({where})" if where else "")
+    return results.title(name) + (f" ({where})" if where else "")
 
 
 def pair_title(results: Results, name: str) -> str:
@@ -166,7 +159,10 @@ def of_ood(
     *,
     detector: bool = False,
 ) -> Cell:
-    """As `number`, of an OOD set; of a single run with the interval that its inputs allow.
+    """As `number`, of an OOD set, with the interval that its inputs allow.
+
+    Only a single run shows that interval, others show their deviation; of them it is made for the
+    main tables alone.
 
     Args:
         results: of the bench.
@@ -181,9 +177,9 @@ def of_ood(
         return DATA_ABSENT
     pick = of_detector(name, kind, metric) if detector else of_set(name, kind, metric)
     cell = number(results, source, pick)
-    if not isinstance(cell, Value) or len(runs) > 1:
+    if not isinstance(cell, Value) or cell.missing or (len(runs) > 1 and source.group != MAIN):
         return cell
-    interval = sampling_interval(results, runs[0], name, kind, metric, detector=detector)
+    interval = sampling_interval(results, runs, name, kind, metric, detector=detector)
     return replace(cell, interval=interval)
 
 
@@ -247,9 +243,9 @@ def make_table(
 
 
 def _intervals(rows: Sequence[Row]) -> str:
-    """What the intervals are, if a cell has one."""
+    """What the intervals are, if a cell shows one."""
     cells = [cell for row in rows for cell in row.cells if isinstance(cell, Value)]
-    return NOTE if any(cell.interval for cell in cells) else ""
+    return NOTE if any(cell.interval and cell.std is None for cell in cells) else ""
 
 
 def sizes(results: Results, names: Sequence[str]) -> str:

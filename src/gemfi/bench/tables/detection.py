@@ -49,9 +49,14 @@ def _table(results: Results, label: str, metric: str, head: str, note: str) -> T
     gem = [_row(results, each, metric) for each in sources if each.ours]
     notes = [note, score_names(results, sources)]
     if detectors:
+        probable = ", ".join(
+            detector_label(name)
+            for name in OF_PROBABILITY
+            if any(name in run.detectors for source in sources for run in source.runs(results))
+        )
         notes.append(
             f"Post-hoc detectors (on {', '.join(fitted_on)}) have one score each: those of a "
-            "probability (MaxP, ODIN, TS) are under Alea., the others under Epis."
+            f"probability ({probable}) are under Alea., the others under Epis."
         )
     title = f"OOD detection: {head} of aleatoric and epistemic uncertainty"
     rows = [*baselines, *detectors, *gem]

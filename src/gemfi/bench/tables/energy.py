@@ -24,8 +24,7 @@ _ENERGY, _DISTANCE, _GATE = "score/energy", "part/distance", "part/gate"
 _PLACES: Final = {"inside": "ID test", "pooled": "ID and OOD"}
 _NOTE: Final = (
     "Distance: to the tenth nearest training feature (of at most 5,000), on unit-norm features. "
-    "ID and OOD: test data and every OOD test set in one pool, but for those that a pretrained "
-    "network has seen."
+    "ID and OOD: test data and OOD test sets in one pool"
 )
 
 Floats = npt.NDArray[Any]
@@ -58,7 +57,7 @@ def energy_support(results: Results) -> Table:
         )
     ]
     notes = (
-        _NOTE,
+        _note(results),
         (
             "ρ > 0: in how many runs. p-value: of no correlation, by Student's t with n − 2 "
             "degrees of freedom, the largest of the runs. It falls with n and does not say how "
@@ -83,7 +82,7 @@ def gate_correlations(results: Results) -> Table:
     rows = [_gate_row(results, source, others) for source in sources]
     notes = (
         "Spearman's correlation of the gate (its mean over the classes) with the learned energy "
-        "and with the distance: negative where the gate closes off the support. " + _NOTE,
+        "and with the distance: negative where the gate closes off the support. " + _note(results),
         (
             "Gate “energy” is a falling function of the energy: −1 is by construction, and as it "
             "scales all classes alike no label changes. Of gate “prob” a common scale cancels; the "
@@ -94,6 +93,11 @@ def gate_correlations(results: Results) -> Table:
     title = "Rank correlation of the gate with energy and distance"
     label = "gate_correlations"
     return make_table(results, label, title, columns, rows, notes, sources=sources, stub="Model")
+
+
+def _note(results: Results) -> str:
+    here = [results.title(name) for name in results.unseen_sets if not results.is_absent(name)]
+    return f"{_NOTE} ({', '.join(here) or 'none is at hand'})."
 
 
 def _sources(results: Results, *more: str) -> list[Origin]:

@@ -71,6 +71,7 @@ def num_classes(results: Results) -> int | None:
 
 def _cell(results: Results, source: Origin, show: Show, classes: int | None) -> Cell:
     for run in source.runs(results):
+        results.use(run)
         return show(run, classes)
     return NOT_RUN
 
@@ -179,6 +180,12 @@ def _outliers(run: RunRecord, _classes: int | None) -> str | None:
     return kind + (f" + {short(scrambled)} scrambled" if scrambled else "")
 
 
+def _spectral(run: RunRecord, _classes: int | None) -> str:
+    """Of backbone and head; the head alone where features are frozen."""
+    backbone = setting(run, "backbone_options", "spectral", "kind") or "off"
+    return "yes" if setting(run, "head", "sn") or backbone != "off" else "no"
+
+
 def _network(run: RunRecord, _classes: int | None) -> str | None:
     options = run.spec["backbone_options"]
     sizes = [
@@ -213,6 +220,7 @@ _ROWS: Final[Mapping[str, tuple[Show, tuple[str, ...] | str]]] = {
     "Outliers in training": (_outliers, "VOS"),
     "Optimiser": (_of("train", "optimizer"), "AdamW"),
     "Gradient clip": (_of("train", "clip_norm"), "1"),
+    "Spectral normalisation": (_spectral, "all layers"),
     "Network": (_network, _NONE),
 }
 """Row -> how a run shows it, and the rows of the paper's table, or its word elsewhere."""

@@ -1,12 +1,13 @@
-"""How sure a number of one run is: the bootstrap over its inputs, from the arrays that it kept."""
+"""How sure a number is given its inputs: the bootstrap, from the arrays that runs kept."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, get_args
 
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results, array_name
-from gemfi.bench.statistics import Detection, bootstrap_ood
+from gemfi.bench.statistics import Detection, bootstrap_mean
 
 RESAMPLES: Final = 200
 """Enough for the ends of an interval of 95 %, and a twentieth of a second for 10,000 inputs."""
@@ -19,24 +20,34 @@ NOTE: Final = (
 
 
 def sampling_interval(
-    results: Results, run: RunRecord, name: str, kind: str, metric: str, *, detector: bool = False
+    results: Results,
+    runs: Sequence[RunRecord],
+    name: str,
+    kind: str,
+    metric: str,
+    *,
+    detector: bool = False,
 ) -> tuple[float, float] | None:
-    """The interval of an OOD metric of a run; None without its arrays, or for other metrics.
+    """The interval of an OOD metric, the mean over runs.
+
+    None where the arrays of a run are not here, and for other metrics.
 
     Args:
         results: of the bench.
-        run: whose inputs are drawn again.
+        runs: of a row, whose inputs are drawn again, for all of them alike.
         name: of the OOD set.
         kind: of uncertainty, or the name of a score or a detector.
         metric: `auroc`, `aupr_id` or `aupr_ood`; others have none.
         detector: whether `kind` is a detector's name.
     """
     known: dict[str, Detection] = {each: each for each in get_args(Detection)}
-    if metric not in known or not results.has_arrays(run):
+    if metric not in known or not all(map(results.has_arrays, runs)):
         return None
-    sets = results.arrays(run)
-    array = array_name(run, kind, detector=detector)
-    if any(array not in sets.get(each, {}) for each in ("test", name)):
-        return None
-    found = bootstrap_ood(sets["test"][array], sets[name][array], known[metric], RESAMPLES)
+    pairs = []
+    for run in runs:
+        sets, array = results.arrays(run), array_name(run, kind, detector=detector)
+        if any(array not in sets.get(each, {}) for each in ("test", name)):
+            return None
+        pairs.append((sets["test"][array], sets[name][array]))
+    found = bootstrap_mean(pairs, known[metric], RESAMPLES)
     return found.low, found.high

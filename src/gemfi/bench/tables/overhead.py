@@ -74,7 +74,8 @@ def _notes(measured: Mapping[str, Any]) -> list[str]:
         (
             "Medians over turns in which softmax and the others alternate; ratios are taken within "
             "a turn, with the first and the third quartile. A training step and an inference are "
-            "complete: outliers, losses and optimiser, or density and scores."
+            "complete: outliers, losses and optimiser, or density and scores. The row of softmax "
+            "is softmax against itself: how far it is from 1 is how far the clock can be trusted."
         ),
         f"Measured{on}: {', '.join(facts)}." if facts else "",
         (

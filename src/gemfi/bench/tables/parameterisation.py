@@ -100,6 +100,7 @@ def dirichlet(results: Results) -> Table:
 
 def _form(results: Results, source: Origin) -> Form | None:
     for run in source.runs(results):
+        results.use(run)
         try:
             head = RunSpec.from_plain(run.spec).head
         except InputError as error:

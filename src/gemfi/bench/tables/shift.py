@@ -6,13 +6,12 @@ from typing import Final
 
 from gemfi import metrics
 from gemfi.bench.records import RunRecord
-from gemfi.bench.results import Pick, Results, of_shift, of_test
+from gemfi.bench.results import Pick, Results, data_title, of_shift, of_test
 from gemfi.bench.table import Cell, Column, Table
 from gemfi.bench.tables.common import (
     KINDS,
     Origin,
     contestants,
-    data_title,
     make_table,
     number,
     score_names,
