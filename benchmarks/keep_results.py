@@ -1,9 +1,9 @@
 """Put the records and the rendered tables of a bench under version control: `results/NAME`.
 
 Packed records, grid, protocol, cost, claims, manifest, tables as Markdown, CSV and LaTeX, figures
-as PNG in 256 colours, a third of their size. Arrays, checkpoints and the report stay where they
-are; `gemfi report` makes the report. The manifest that is kept names what is kept, and nothing
-else.
+as PNG in 256 colours, a third of their size, and a README that shows them with their captions.
+Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report. The
+manifest that is kept names what is kept, and nothing else.
 
     python benchmarks/keep_results.py FOLDER
 """
@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
 from gemfi.bench.bench import GRID, PROTOCOL
+from gemfi.bench.figures import FIGURES
 from gemfi.bench.rendering import MANIFEST
 from gemfi.bench.results import OVERHEAD, Results
 from gemfi.errors import GemfiError, InputError
@@ -24,6 +27,7 @@ from gemfi.files import read_json, to_json, write_atomically
 
 RESULTS = Path(__file__).parent.parent / "results"
 _FILES = (PROTOCOL, GRID, OVERHEAD, "claims.json", "claims.md")
+_DOCS = "../../docs/benchmark.md"
 _RENDERED = (("tables", ("md", "csv", "tex")), ("figures", ("png",)))
 
 
@@ -40,9 +44,18 @@ def keep(folder: Path, below: Path = RESULTS) -> Path:
     for name in _FILES:
         if (folder / name).exists():
             shutil.copy(folder / name, target / name)
+    _keep_rendered(folder, target)
+    if (folder / MANIFEST).exists():
+        entries = _keep_manifest(folder / MANIFEST, target)
+        (target / "README.md").write_text(_readme(results, entries, target))
+    return target
+
+
+def _keep_rendered(folder: Path, target: Path) -> None:
+    """Tables and figures, if it was rendered."""
     for part, endings in _RENDERED:
         if not (folder / part).is_dir():
-            continue  # not rendered yet
+            continue
         (target / part).mkdir()
         for path in sorted((folder / part).iterdir()):
             if path.suffix == ".png":
@@ -51,19 +64,46 @@ def keep(folder: Path, below: Path = RESULTS) -> Path:
                 )
             elif path.suffix.removeprefix(".") in endings:
                 shutil.copy(path, target / part / path.name)
-    _keep_manifest(folder / MANIFEST, target)
-    return target
 
 
-def _keep_manifest(path: Path, target: Path) -> None:
+def _keep_manifest(path: Path, target: Path) -> dict[str, Any]:
     """The manifest with the files that were kept."""
-    if not path.exists():
-        return
-    entries = read_json(path, "run gemfi report again, which writes it anew")
+    entries: dict[str, Any] = read_json(path, "run gemfi report again, which writes it anew")
     for entry in entries.values():
         if "files" in entry:
             entry["files"] = [name for name in entry["files"] if (target / name).is_file()]
     write_atomically(target / MANIFEST, to_json(entries, indent=1).encode() + b"\n")
+    return entries
+
+
+def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
+    """What there is, the figures with their captions, and what could not be made."""
+    done, planned = len(results.records), len({each.key for each in results.grid})
+    lines = [
+        f"# {results.protocol.name}",
+        "",
+        f"{results.protocol.title}.",
+        "",
+        f"{done} of {planned} runs; the ledger is [claims.md](claims.md). [How]({_DOCS})",
+        "",
+        *(f"- {note}" for note in results.protocol.notes),
+        "",
+        "## Tables",
+        "",
+    ]
+    made = {label: entry["files"] for label, entry in entries.items() if entry.get("files")}
+    for name in (name for files in made.values() for name in files if name.endswith(".md")):
+        heading = (target / name).read_text().partition("\n")[0].lstrip("# ")
+        lines.append(f"- [{heading}]({name})")
+    lines += ["", "## Figures", ""]
+    for label, figure in FIGURES.items():
+        for name in made.get(label, ()):
+            lines += [f"### {figure.title}", "", f"![{figure.title}]({name})", "", figure.caption]
+            lines.append("")
+    absent = {label: each["not_made"] for label, each in entries.items() if "not_made" in each}
+    if absent:
+        lines += ["## Not made", "", *(f"- `{label}`: {why}" for label, why in absent.items()), ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

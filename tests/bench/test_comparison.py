@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gemfi.bench.comparison import comparisons
 from gemfi.bench.grid import MAIN
+from gemfi.bench.protocol import Shift
 from gemfi.bench.results import Results
 from gemfi.bench.table import Table, Value
 from support.benches import made_results
@@ -26,18 +27,18 @@ def test_a_number_stands_beside_its_counterpart(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "gem-fi"): [numbers(97.5)]})
     table = of_task(results, "mnist")["published-table2"]
     rows = {(row.method, row.cells[0]): row.cells for row in table.rows}
-    ours, theirs = rows["gem-fi", "mnist>kmnist/epistemic"][1:3]
+    ours, theirs = rows["gem-fi", "KMNIST: epistemic"][1:3]
     assert isinstance(ours, Value)
     assert isinstance(theirs, Value)
     assert (ours.mean, theirs.mean, theirs.std) == (97.5, 99.96, 0.01)
-    assert rows["gem-fi", "mnist>fmnist/epistemic"][1] == "data absent"
-    assert rows["edl", "mnist>kmnist/epistemic"][1] == "not run"
+    assert rows["gem-fi", "FashionMNIST: epistemic"][1] == "data absent"
+    assert rows["edl", "KMNIST: epistemic"][1] == "not run"
 
 
 def test_other_data_have_no_place_in_a_table(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "gem-fi"): [numbers(97.5)]})
     table = of_task(results, "mnist")["published-table2"]
-    assert all(str(row.cells[0]).startswith("mnist>") for row in table.rows)
+    assert {str(row.cells[0]).partition(":")[0] for row in table.rows} == {"KMNIST", "FashionMNIST"}
 
 
 def test_data_that_are_not_the_papers_have_the_audit_alone(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_impossible_numbers_carry_their_flag(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "gem-fi"): [numbers(97.5)]})
     table = of_task(results, "cifar10")["published-table3"]
     (theirs,) = [
-        row.cells[2] for row in table.rows if row.method == "gem-core" and row.cells[0] == "brier"
+        row.cells[2] for row in table.rows if row.method == "gem-core" and row.cells[0] == "Brier"
     ]
     assert isinstance(theirs, Value)
     assert theirs.flag is not None
@@ -78,9 +79,9 @@ def cifar(**aurocs: float) -> dict[str, object]:
 
 def test_a_mean_over_sets_of_which_one_is_absent_says_so(tmp_path: Path) -> None:
     results = made_results(tmp_path / "a", {(MAIN, "gem-fi"): [cifar(svhn=90.0)]})
-    assert ours(results, "cifar10", "table13-cifar10")["gem-fi", "mean_auroc"] == "data absent"
+    assert ours(results, "cifar10", "table13-cifar10")["gem-fi", "mean AUROC"] == "data absent"
     both = made_results(tmp_path / "b", {(MAIN, "gem-fi"): [cifar(svhn=90.0, cifar100=80.0)]})
-    value = ours(both, "cifar10", "table13-cifar10")["gem-fi", "mean_auroc"]
+    value = ours(both, "cifar10", "table13-cifar10")["gem-fi", "mean AUROC"]
     assert isinstance(value, Value)
     assert value.mean == 85.0
 
@@ -91,15 +92,15 @@ def test_accuracy_on_id_data_needs_no_ood_set(tmp_path: Path) -> None:
     accuracy = cells["cifar10>cifar100", "accuracy"]
     assert isinstance(accuracy, Value)
     assert accuracy.mean == 90.0
-    assert cells["cifar10>cifar100", "entropy/auroc"] == "data absent"
-    assert cells["cifar10>svhn", "entropy/aupr_id"] == "no number"
+    assert cells["cifar10>cifar100", "entropy: AUROC"] == "data absent"
+    assert cells["cifar10>svhn", "entropy: AUPR"] == "no number"
 
 
 def test_without_any_record_nothing_is_absent(tmp_path: Path) -> None:
     results = made_results(tmp_path, {})
     assert not results.is_absent("kmnist")
     cells = ours(results, "mnist", "table2")
-    assert cells["gem-fi", "mnist>kmnist/epistemic"] == "not run"
+    assert cells["gem-fi", "KMNIST: epistemic"] == "not run"
     assert "data absent" not in cells.values()
 
 
@@ -109,14 +110,37 @@ def test_a_set_that_was_sought_in_vain_is_absent(tmp_path: Path) -> None:
     assert not results.is_absent("kmnist")
 
 
+def test_other_base_rates_are_told_where_aupr_is_compared(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [cifar(svhn=90.0)]})
+    sizes = {"test": 10_000, "svhn": 5_000, "tiny-imagenet": 10_000}
+    data = {name: {"n": n, "split": f"{name}/test"} for name, n in sizes.items()}
+    data["svhn"]["split"] = "svhn/test, first 5,000"
+    results.records = {key: replace(run, data=data) for key, run in results.records.items()}
+    tables = of_task(results, "cifar10")
+    told = "AUPR on SVHN, first 5,000 cannot be compared with the paper's: a constant score has "
+    numbers = "66.7 here (10,000 ID, 5,000 OOD) and 27.8 there (10,000 and 26,032). AUROC can."
+    notes = [note for note in tables["published-table2"].notes if "cannot be compared" in note]
+    assert notes == [told + numbers]
+    for label in ("table2b", "table3"):
+        assert not any("compared" in note for note in tables[f"published-{label}"].notes)
+    assert ours(results, "cifar10", "table2")["gem-fi", "SVHN, first 5,000: epistemic"]
+
+
+def test_a_protocol_without_corruptions_says_so(tmp_path: Path) -> None:
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [cifar(svhn=90.0)]})
+    results.protocol = replace(results.protocol, shift=Shift())
+    cells = ours(results, "cifar10", "shift_detection_corruptions")
+    assert cells["gem-fi", "corrupted: severity 3"] == "no corruptions here"
+
+
 def test_a_detector_stands_under_its_own_kind_alone(tmp_path: Path) -> None:
     entry = {"by_score": {}, "by_detector": {"lts": {"aupr_id": 93.0}}}
     run = {"test": {"id": {}}, "ood": {"kmnist": entry}}
     cells = ours(made_results(tmp_path, {(MAIN, "softmax"): [run]}), "mnist", "table2")
-    epistemic = cells["lts", "mnist>kmnist/epistemic"]
+    epistemic = cells["lts", "KMNIST: epistemic"]
     assert isinstance(epistemic, Value)
     assert epistemic.mean == 93.0
-    assert cells["lts", "mnist>kmnist/aleatoric"] == "no counterpart"
+    assert cells["lts", "KMNIST: aleatoric"] == "no counterpart"
 
 
 def test_rows_are_called_as_in_our_tables(tmp_path: Path) -> None:

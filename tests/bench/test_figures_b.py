@@ -385,7 +385,8 @@ class TestSimplex:
         ]
         figure = simplex.draw_simplices(columns)
         assert [len(axes.images) for axes in figure.axes[:3]] == [1, 1, 0]
-        assert "1280 features" in texts_of(figure.axes[2])
+        alone = simplex.draw_simplices(columns[2:] * 3)
+        assert alone.get_figheight() < figure.get_figheight()  # no room for what cannot be seen
         shown = np.asarray(figure.axes[1].images[0].get_array())
         assert shown.shape == (4, 4, 3)
         assert shown.min() >= 0
@@ -489,6 +490,14 @@ class TestEmbedding:
         assert labels == ["GEM-CORE", "GEM-MIX", "GEM-FI"]
         with pytest.raises(Unavailable, match="no run of GEM-MIX"):
             FIGURES["tsne-comparison"].draw(without(small_results, FAMILY[1]))
+
+    def test_frozen_features_are_not_drawn_three_times(
+        self, small_results: Results, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        backbone = small_results.runs("gem-fi")[0].spec["backbone"]
+        monkeypatch.setattr(embedding, "FROZEN", backbone)
+        with pytest.raises(Unavailable, match="are frozen, and the same for every method"):
+            FIGURES["tsne-comparison"].draw(small_results)
 
     def test_colours_stay_with_their_groups(self) -> None:
         points = np.arange(12.0).reshape(6, 2)

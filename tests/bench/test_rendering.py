@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -157,6 +158,10 @@ def test_kept_results_name_the_files_that_are_kept(
     }
     assert named == there
     assert manifest["hist-ood"]["files"] == ["figures/hist-ood.png"]
+    readme = (kept / "README.md").read_text()
+    shown = set(re.findall(r"\]\(((?:tables|figures)/[^)]+)\)", readme))
+    assert shown == {name for name in named if name.endswith((".md", ".png"))}
+    assert figures.FIGURES["hist-ood"].caption in readme
     before = json.loads((drawn / MANIFEST).read_text())
     assert {label: entry.get("runs") for label, entry in manifest.items()} == {
         label: entry.get("runs") for label, entry in before.items()

@@ -1,4 +1,4 @@
-"""Intervals of single runs in the tables of OOD detection."""
+"""Intervals over inputs in the tables of OOD detection."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gemfi.bench.results import Results
 from gemfi.bench.statistics import bootstrap_ood
 from gemfi.bench.table import Table, Value
 from gemfi.bench.tables import TABLES, by_score, detection
+from gemfi.bench.tables.common import Origin, of_ood
 from gemfi.bench.tables.intervals import NOTE, RESAMPLES
 from support.benches import made_results
 from support.cells import cell
@@ -75,10 +76,36 @@ def test_a_single_run_has_the_bootstrap_over_its_inputs(
     assert shown.replace("[", "\\[").replace("]", "\\]") in render.markdown(table)
 
 
-def test_several_runs_have_their_deviation_and_no_interval(tmp_path: Path) -> None:
-    table = detection.ood_auroc(results_of(tmp_path, 2))
-    assert all(each.interval is None and each.std is not None for each in values(table))
+def test_several_runs_show_their_deviation_and_keep_an_interval_of_their_mean(
+    tmp_path: Path,
+) -> None:
+    table, sets = detection.ood_auroc(results_of(tmp_path, 2)), [arrays(0), arrays(1)]
+    found = cell(table, "Softmax", "Epis.", "digits → noise (far)")
+    assert isinstance(found, Value)
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(RESAMPLES):
+        inside, outside = rng.integers(0, 80, 80), rng.integers(0, 80, 80)
+        areas = [
+            metrics.auroc(e["test"]["score/entropy"][inside], e["noise"]["score/entropy"][outside])
+            for e in sets
+        ]
+        drawn.append(np.mean(areas))
+    assert found.interval == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
+    assert all(each.std is not None for each in values(table))
     assert NOTE not in table.notes
+    assert "[" not in render.html(table)
+    assert f"{found.interval[0]!r},{found.interval[1]!r},2," in render.csv(table)
+
+
+def test_rows_of_a_sweep_have_no_interval_of_their_mean(tmp_path: Path) -> None:
+    """They are many, and the bootstrap takes its time."""
+    source, sets = Origin("a", "a", "ablation"), [arrays(0), arrays(1)]
+    key = ("ablation", "a")
+    results = made_results(tmp_path, {key: [numbers(each) for each in sets]}, {key: sets})
+    found = of_ood(results, source, "noise", "entropy", "auroc")
+    assert isinstance(found, Value)
+    assert (found.n, found.interval) == (2, None)
 
 
 def test_without_arrays_nothing_is_shown(tmp_path: Path) -> None:

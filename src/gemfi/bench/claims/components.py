@@ -64,6 +64,11 @@ def _best(group: str) -> Tests:
     return tests
 
 
+def _heads(first: str, second: str, group: str, results: Results) -> list[Test]:
+    one, other = (by_seed(results, row, measures.used_heads, group) for row in (first, second))
+    return [rises(other, one, "effective heads")]
+
+
 COMPONENTS_OF_GEM = [
     *_step("sn", "Spectral normalisation alone helps.", "ablation-sn", "ablation-none"),
     *_step("core", "The energy-gated core adds to it.", "ablation-core", "ablation-sn"),
@@ -97,8 +102,3 @@ COMPONENTS_OF_GEM = [
         lambda group: partial(_heads, "ablation-fi", "ablation-mix", group),
     ),
 ]
-
-
-def _heads(first: str, second: str, group: str, results: Results) -> list[Test]:
-    one, other = (by_seed(results, row, measures.used_heads, group) for row in (first, second))
-    return [rises(other, one, "effective heads")]

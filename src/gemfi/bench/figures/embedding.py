@@ -18,10 +18,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gemfi.bench.figures.common import (
     FAMILY,
-    FAR,
+    GROUP_COLORS,
     ID,
-    NEAR,
-    OTHER,
     SMALL,
     TEXT,
     FigureEntry,
@@ -39,13 +37,13 @@ from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
 from gemfi.style import MUTED, method_label, styled
 
+FROZEN: Final = "identity"
+"""The backbone of runs on frozen features."""
+
 PERPLEXITY: Final = 30
 NEIGHBOURS: Final = 10
 _TEST: Final = "test"
 _MOST: Final = 400  # points of a group
-_OOD_COLORS: Final = {ID: "#3b82c4", NEAR: "#d1352b", FAR: "#f59e0b", OTHER: "#7a7a7a"}
-"""As the paper has it: ID blue, OOD red and orange."""
-
 _Place = Literal["outside lower left", "outside lower right"]
 _WIDE: Final = 4.0  # inches that a line of a legend may have
 _NAMES: Final = 20  # that a legend may have
@@ -147,7 +145,7 @@ def set_panel(title: str, features: Mapping[str, Floats]) -> Panel:
     groups = np.concatenate(
         [np.full(len(each), number) for number, each in enumerate(features.values())]
     )
-    colors = [_OOD_COLORS[name] for name in features]
+    colors = [GROUP_COLORS[name] for name in features]
     return Panel(title, embedded(every), groups, list(features), colors, purity(every, groups))
 
 
@@ -255,8 +253,12 @@ def tsne_ours(results: Results) -> Figure:
 
 @styled()
 def tsne_family(results: Results) -> Figure:
-    """The GEM family: a row a method."""
+    """The GEM family: a row a method; not where all of them see the same frozen features."""
     shown = [shown_row(results, name) for name in FAMILY]
+    if all(each.first.spec["backbone"] == FROZEN for each in shown):
+        raise Unavailable(
+            "the features are frozen, and the same for every method: tsne-fi shows them"
+        )
     return draw_panels({each.method: panels_of(results, each.first) for each in shown})
 
 

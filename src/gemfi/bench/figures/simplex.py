@@ -154,12 +154,13 @@ def draw_simplices(columns: Sequence[Column], width: float = TEXT) -> Figure:
     """
     methods = list(columns[0].beliefs)
     side = (width - 0.9) / len(columns)
+    top = 0.6 if any(map(_is_picture, columns)) else 0.06  # of features there is nothing to see
     figure = Figure(
-        figsize=(width, 0.9 + side * (0.62 + 1.12 * len(methods))), layout="constrained"
+        figsize=(width, 0.9 + side * (0.02 + top + 1.12 * len(methods))), layout="constrained"
     )
     axes = figure.subplots(
         1 + len(methods), len(columns), squeeze=False,
-        gridspec_kw={"height_ratios": (0.6, *[1.08] * len(methods))},
+        gridspec_kw={"height_ratios": (top, *[1.08] * len(methods))},
     )  # fmt: skip
     for panels, column in zip(axes.T, columns, strict=True):
         _picture(panels[0], column)
@@ -190,14 +191,17 @@ def _bar(figure: Figure, drawn: AxesImage, axes: npt.NDArray[Any]) -> None:
     figure.legend(handles=[mean, corner], loc="outside lower center", ncols=2)
 
 
+def _is_picture(column: Column) -> bool:
+    return column.picture.ndim == 3 and column.picture.shape[0] in (1, 3)
+
+
 def _picture(axes: Axes, column: Column) -> None:
     axes.set_title(column.title, fontsize=8.5, fontweight="normal")
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set_visible(False)
     picture = column.picture
-    if picture.ndim != 3 or picture.shape[0] not in (1, 3):
-        axes.text(0.5, 0.5, f"{picture.size} features", ha="center", va="center", color=MUTED)
+    if not _is_picture(column):
         return
     if picture.dtype == np.uint8:
         picture = picture / 255.0
