@@ -15,7 +15,7 @@ from gemfi.bench.claims import Test as OneTest
 from gemfi.bench.claims.ledger import judge
 from gemfi.bench.claims.numbers import Number, on_sets, on_test, under_shift
 from gemfi.bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
-from gemfi.bench.grid import ABLATION, FISHER, KL, MAIN, OUTLIERS
+from gemfi.bench.grid import ABLATION, ABLATION_OURS, FISHER, KL, MAIN, OUTLIERS
 from gemfi.bench.protocol import Shift
 from gemfi.bench.records import Sets
 from gemfi.bench.resampling import Draw, over_samples
@@ -374,3 +374,42 @@ def test_together_passes_on_what_is_unavailable(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "a"): [classified(accuracy=97.0)]})
     with pytest.raises(Unavailable, match="no runs of b"):
         together(ACCURACY)(results)
+
+
+def test_the_ablation_is_judged_under_both_settings(tmp_path: Path) -> None:
+    """Here spectral normalisation helps under our settings, and hurts under the paper's."""
+    rows = {
+        (group, name): [detected(digits_8_9=value + at / 10, noise=value) for at in range(3)]
+        for group, gain in ((ABLATION_OURS, 5.0), (ABLATION, -5.0))
+        for name, value in (("ablation-sn", 80.0 + gain), ("ablation-none", 80.0))
+    }
+    results = made_results(tmp_path, rows)
+    known = {each.name: each for each in CLAIMS}
+    ours, papers = (judge(results, known[name]) for name in ("sn", "sn (the paper's settings)"))
+    assert [test.difference.estimate for test in ours.tests] == pytest.approx([5.0, 5.0])
+    assert [test.difference.estimate for test in papers.tests] == pytest.approx([-5.0, -5.0])
+    assert "ablation of our settings" in ours.claim.statistic
+    for name in ("core", "mix", "fi-ebm", "full", "without-sn", "collapse"):
+        assert {name, f"{name} (the paper's settings)"} <= known.keys()
+
+
+def test_both_kinds_of_mutual_information_are_judged(tmp_path: Path) -> None:
+    areas = {"mutual_information": 95.0, "disagreement": 70.0, "max_prob": 90.0, "entropy": 91.0,
+             "evidence": 92.0, "energy": 80.0}  # fmt: skip
+    seeds = []
+    for at in range(3):
+        by = {
+            name: {"auroc": value + at * (name == "disagreement") + at * at * (name == "energy")}
+            for name, value in areas.items()
+        }
+        by["mutual_information"]["auroc"] += at / 7
+        sets = ("digits-8-9", "noise", "inverted", "shuffled")
+        seeds.append({"ood": {name: {"by_score": by, "by_detector": {}} for name in sets}})
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): seeds})
+    known = {each.name: each for each in CLAIMS}
+    total, between = (judge(results, known[name]) for name in ("mi", "mi-between"))
+    assert (total.outcome, between.outcome) == ("supported", "refuted")
+    assert [test.what for test in between.tests] == [
+        f"mean AUROC: disagreement against {other}"
+        for other in ("1 − max p", "entropy", "evidence score", "energy")
+    ]

@@ -25,7 +25,7 @@ def _best_score(score: str, row: str, group: str) -> Tests:
                 results,
                 (row, group),
                 (mine, on_sets(names, other, "auroc")),
-                f"mean AUROC: {score_label(score)} − {score_label(other)}",
+                f"mean AUROC: {score_label(score)} against {score_label(other)}",
             )
             for other in ("max_prob", "entropy", "evidence", "energy")
         ]
