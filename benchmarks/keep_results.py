@@ -84,7 +84,7 @@ def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
         "",
         f"{results.protocol.title}.",
         "",
-        f"{done} of {planned} runs; the ledger is [claims.md](claims.md). [How]({_DOCS})",
+        f"{done} of {planned} runs; the ledger is [claims.md](claims.md), [how it is made]({_DOCS}).",
         "",
         *(f"- {note}" for note in results.protocol.notes),
         "",
