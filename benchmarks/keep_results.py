@@ -47,7 +47,7 @@ def keep(folder: Path, below: Path = RESULTS) -> Path:
     _keep_rendered(folder, target)
     if (folder / MANIFEST).exists():
         entries = _keep_manifest(folder / MANIFEST, target)
-        (target / "README.md").write_text(_readme(results, entries, target))
+        write_atomically(target / "README.md", _readme(results, entries, target).encode())
     return target
 
 
@@ -84,7 +84,8 @@ def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
         "",
         f"{results.protocol.title}.",
         "",
-        f"{done} of {planned} runs; the ledger is [claims.md](claims.md), [how it is made]({_DOCS}).",
+        f"{done} of {planned} runs; the ledger is [claims.md](claims.md).",
+        f"How it is made: [docs/benchmark.md]({_DOCS}).",
         "",
         *(f"- {note}" for note in results.protocol.notes),
         "",
@@ -93,7 +94,7 @@ def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
     ]
     made = {label: entry["files"] for label, entry in entries.items() if entry.get("files")}
     for name in (name for files in made.values() for name in files if name.endswith(".md")):
-        heading = (target / name).read_text().partition("\n")[0].lstrip("# ")
+        heading = (target / name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
         lines.append(f"- [{heading}]({name})")
     lines += ["", "## Figures", ""]
     for label, figure in FIGURES.items():

@@ -496,7 +496,7 @@ class TestEmbedding:
     ) -> None:
         backbone = small_results.runs("gem-fi")[0].spec["backbone"]
         monkeypatch.setattr(embedding, "FROZEN", backbone)
-        with pytest.raises(Unavailable, match="are frozen, and the same for every method"):
+        with pytest.raises(Unavailable, match="the features are the same for every method"):
             FIGURES["tsne-comparison"].draw(small_results)
 
     def test_colours_stay_with_their_groups(self) -> None:

@@ -140,3 +140,21 @@ def test_detectors_are_those_of_the_softmax_runs(small_results: Results) -> None
     assert set(run.detectors) >= {"maxp", "odin", "mahalanobis", "lts", "ddu", "knn"}
     assert of_set("noise", "knn", "auroc")(run) is not None
     assert not small_results.runs("edl")[0].detectors
+
+
+def test_sets_are_named_with_the_part_that_was_at_hand(tmp_path: Path) -> None:
+    names = {
+        "svhn": "svhn/test, first 5,000",
+        "tiny-imagenet": "tiny-imagenet/val, seen in pretraining",
+        "cifar100": "cifar100/test",
+        "birds, 2024": "birds, 2024",
+        "a/birds": "a/birds",
+    }
+    results = made_results(tmp_path, {(MAIN, "edl"): [classified(accuracy=90.0)]})
+    data = {name: {"split": split, "n": 5} for name, split in names.items()}
+    results.records = {key: replace(run, data=data) for key, run in results.records.items()}
+    titles = ["SVHN (first 5,000)", "TinyImageNet", "CIFAR-100", "birds, 2024", "a/birds"]
+    assert [results.title(name) for name in names] == titles
+    assert results.title("svhn", "far") == "SVHN (first 5,000, far)"
+    assert results.title("mnist-c", "") == "MNIST-C"
+    assert results.sizes == dict.fromkeys(names, 5)

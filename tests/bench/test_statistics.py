@@ -188,7 +188,7 @@ def test_on_the_samples_themselves_the_counts_give_the_metric(
 def test_a_bootstrap_is_the_metric_of_repeated_samples(metric: Detection) -> None:
     inside, outside = scores(1, 30), scores(2, 20, 0.7)
     inside[:2], outside[:2] = -np.inf, np.inf
-    found = bootstrap_ood(inside, outside, metric, resamples=50, seed=4, level=0.9)
+    found = bootstrap_ood([(inside, outside)], metric, resamples=50, seed=4, level=0.9)
     slow = []
     for ids, oods in draws(50, 30, 20, seed=4):
         repeated = np.repeat(inside, np.bincount(ids, minlength=30))
@@ -200,17 +200,17 @@ def test_a_bootstrap_is_the_metric_of_repeated_samples(metric: Detection) -> Non
 
 def test_a_bootstrap_repeats_with_its_seed() -> None:
     given_scores = scores(1), scores(2, shift=0.5)
-    first = bootstrap_ood(*given_scores, "aupr_id", seed=3)
-    assert first == bootstrap_ood(*given_scores, "aupr_id", seed=3)
-    assert first != bootstrap_ood(*given_scores, "aupr_id", seed=4)
+    first = bootstrap_ood([given_scores], "aupr_id", seed=3)
+    assert first == bootstrap_ood([given_scores], "aupr_id", seed=3)
+    assert first != bootstrap_ood([given_scores], "aupr_id", seed=4)
     tensors = [torch.from_numpy(values).bfloat16() for values in given_scores]
     doubles = [tensor.double().numpy() for tensor in tensors]
-    assert bootstrap_ood(*tensors, "auroc") == bootstrap_ood(*doubles, "auroc")
+    assert bootstrap_ood([tensors], "auroc") == bootstrap_ood([doubles], "auroc")
 
 
 def test_a_wider_level_and_more_samples_do_what_they_should() -> None:
     def width(n: int, level: float) -> float:
-        found = bootstrap_ood(scores(1, n), scores(2, n, 1.0), "auroc", level=level)
+        found = bootstrap_ood([(scores(1, n), scores(2, n, 1.0))], "auroc", level=level)
         assert found.low < found.estimate < found.high
         return found.high - found.low
 
@@ -220,20 +220,22 @@ def test_a_wider_level_and_more_samples_do_what_they_should() -> None:
 
 def test_sets_that_do_not_overlap_have_an_interval_without_width() -> None:
     for metric in DETECTIONS:
-        assert bootstrap_ood([0.0, 1.0], [2.0, 3.0], metric) == Interval(100, 100, 100)
+        assert bootstrap_ood([([0.0, 1.0], [2.0, 3.0])], metric) == Interval(100, 100, 100)
 
 
 def test_what_a_bootstrap_refuses() -> None:
     with pytest.raises(InputError, match="metric must be one of auroc, aupr_id, aupr_ood, got 'f"):
-        bootstrap_ood([0.0], [1.0], "fpr95")  # type: ignore[arg-type]
+        bootstrap_ood([([0.0], [1.0])], "fpr95")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="resamples must be an integer of at least 1, got 0"):
-        bootstrap_ood([0.0], [1.0], "auroc", resamples=0)
+        bootstrap_ood([([0.0], [1.0])], "auroc", resamples=0)
     with pytest.raises(InputError, match="seed must be an integer of at least 0, got -1"):
-        bootstrap_ood([0.0], [1.0], "auroc", seed=-1)
+        bootstrap_ood([([0.0], [1.0])], "auroc", seed=-1)
     with pytest.raises(InputError, match="level must be above 0 and below 1, got 1"):
-        bootstrap_ood([0.0], [1.0], "auroc", level=1.0)
+        bootstrap_ood([([0.0], [1.0])], "auroc", level=1.0)
     with pytest.raises(InputError, match=r"ood_scores\[1\] is NaN"):
-        bootstrap_ood([0.0], [1.0, math.nan], "auroc")
+        bootstrap_ood([([0.0], [1.0, math.nan])], "auroc")
+    with pytest.raises(InputError, match=r"the same samples, got \[\(1, 1\), \(1, 2\)\] of them"):
+        bootstrap_ood([([0.0], [1.0]), ([0.0], [1.0, 2.0])], "auroc")
 
 
 # --- ranks -----------------------------------------------------------------------------------
@@ -262,7 +264,7 @@ SHIFT = 1.0
 
 def auroc_interval(rng: np.random.Generator) -> tuple[Interval, float]:
     """The AUROC of two normal distributions is Φ(shift / √2)."""
-    found = bootstrap_ood(rng.normal(size=50), rng.normal(SHIFT, 1.0, 50), "auroc", 80)
+    found = bootstrap_ood([(rng.normal(size=50), rng.normal(SHIFT, 1.0, 50))], "auroc", 80)
     return found, 100 * float(stats.norm.cdf(SHIFT / math.sqrt(2)))
 
 

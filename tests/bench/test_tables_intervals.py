@@ -64,7 +64,7 @@ def test_a_single_run_has_the_bootstrap_over_its_inputs(
     table, sets = TABLES[label](results_of(tmp_path, 1)), arrays(0)
     found = cell(table, "Softmax", "Epis.", "digits → noise (far)")
     pair = sets["test"]["score/entropy"], sets["noise"]["score/entropy"]
-    expected = bootstrap_ood(*pair, metric, RESAMPLES)
+    expected = bootstrap_ood([pair], metric, RESAMPLES)
     assert isinstance(found, Value)
     assert found.interval == (expected.low, expected.high)
     assert found.mean == pytest.approx(expected.estimate, abs=1e-6)

@@ -151,7 +151,7 @@ def _table(
         found = flags.get(entry.key, ())
         theirs = _theirs(entry, "; ".join(f"{each.severity}: {each.reason}" for each in found))
         ours = _ours(results, entry)
-        cells: tuple[Cell, ...] = (_what(results, entry), ours, theirs, entry.convention)
+        cells: tuple[Cell, ...] = (_what(entry), ours, theirs, entry.convention)
         rows.append(Row(_label(entry.row), cells, method=entry.row))
     positive = "corrupted" if label == "shift_detection_corruptions" else "ID"
     return Table(
@@ -173,47 +173,44 @@ def _table(
             ),
             "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
             *_OF_OURS.get(label, ()),
-            *_base_rates(results, entries),
+            *_sizes(results, entries),
             *results.protocol.notes,
         ),
     )
 
 
-def _what(results: Results, entry: Published) -> str:
-    """The column of a number in words: `SVHN, first 5,000: epistemic`."""
-    return ": ".join(_word(results, part) for part in entry.column.split("/"))
+def _what(entry: Published) -> str:
+    """The column of a number in words: `SVHN: epistemic`."""
+    return ": ".join(map(_word, entry.column.split("/")))
 
 
-def _word(results: Results, part: str) -> str:
+def _word(part: str) -> str:
     if ">" in part:
         name = part.partition(">")[2]
-        return "corrupted" if name.endswith("-c") else results.title(_SETS.get(name, name))
+        return "corrupted" if name.endswith("-c") else data_title(_SETS.get(name, name))
     return f"severity {part}" if part.isdigit() else _METRICS.get(part, score_label(part))
 
 
-def _base_rates(results: Results, entries: list[Published]) -> list[str]:
-    """Of sets of other sizes than the paper's: what a constant score has as AUPR, there and here.
+def _sizes(results: Results, entries: list[Published]) -> list[str]:
+    """Of sets of other sizes than the paper's: how many, and what that does to AUPR.
 
-    AUPR depends on it, so that a number of ours above one of theirs may be no better.
+    A constant score has the share of ID inputs as AUPR, so that a number of ours above one of
+    theirs may be no better.
     """
-    sizes: dict[str, int] = {}
-    for record in results.records.values():
-        sizes |= {name: facts["n"] for name, facts in record.data.items()}
-    found = []
+    known, found = results.sizes, []
     for pair, theirs in PAIRS.items():
-        name = pair.partition(">")[2]
-        here = _SETS.get(name, name)
-        used = any(pair in text for entry in entries for text in (entry.row, entry.column))
-        if not used or not any(entry.metric.startswith("aupr") for entry in entries):
+        name = _SETS.get(set_name := pair.partition(">")[2], set_name)
+        ours = Pair(known.get("test", 0), known.get(name, 0))
+        metrics = {e.metric for e in entries if pair in (e.row, e.column.partition("/")[0])}
+        if not metrics or not ours.n_id or not ours.n_ood or ours == theirs:
             continue
-        ours = Pair(sizes.get("test", 0), sizes.get(here, 0))
-        if ours.n_id and ours.n_ood and ours != theirs:
-            found.append(
-                f"AUPR on {results.title(here)} cannot be compared with the paper's: a constant "
-                f"score has {100 * ours.base_rate_id:.1f} here ({ours.n_id:,} ID, {ours.n_ood:,} "
-                f"OOD) and {100 * theirs.base_rate_id:.1f} there ({theirs.n_id:,} and "
-                f"{theirs.n_ood:,}). AUROC can."
-            )
+        text = f"{data_title(name)}: ours are {ours.n_ood:,} images beside {ours.n_id:,} ID ones, "
+        text += f"the paper's {theirs.n_ood:,} beside {theirs.n_id:,}"
+        if "aupr_id" in metrics:
+            shares = (100 * each.base_rate_id for each in (ours, theirs))
+            here, there = (f"{share:.1f}" for share in shares)
+            text += f"; AUPRs do not compare: a constant score has {here} here, {there} there"
+        found.append(f"{text}.")
     return found
 
 

@@ -33,6 +33,9 @@ FISHER: Final = "lambda-fi"
 KL: Final = "lambda-kl"
 COMPONENTS: Final = "components"
 OUTLIERS: Final = "outliers"
+FULL: Final = "ablation-full"
+"""The row of an ablation with every switch on; of `ABLATION` GEM-FI with the paper's settings."""
+
 RELATED: Final = "related"
 _GEM: Final = "gem-fi"
 

@@ -8,8 +8,8 @@
 | `tables/LABEL.md`, `.csv`, `.tex`, `.html` | the tables |
 | `figures/LABEL.png`, `.svg`, `.pdf` | the figures |
 
-The runs of a table or a figure are those that it was made from. The
-figures of toys have none: their models are no runs of the grid.
+The runs of a table or a figure are those that it was made from. The figures of toys have none:
+their models are no runs of the grid.
 """
 
 from __future__ import annotations

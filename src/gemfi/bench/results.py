@@ -133,13 +133,35 @@ class Results:
         """Those of `ood_sets` that no pretrained network has seen: they can judge."""
         return [name for name in self.ood_sets if name not in self.protocol.seen]
 
-    def title(self, name: str) -> str:
-        """A set by its own name, and which part of it was at hand: `SVHN, first 5,000`."""
+    def title(self, name: str, *more: str) -> str:
+        """A set by its own name with the part that was at hand, `SVHN (first 5,000)`.
+
+        Args:
+            name: of a set; one of the user's own is its title.
+            more: to be said in the brackets as well.
+        """
+        said = [*self._parts(name), *(each for each in more if each)]
+        shown = DATA_SETS[name].title if name in DATA_SETS else name
+        return shown + (f" ({', '.join(said)})" if said else "")
+
+    def _parts(self, name: str) -> list[str]:
+        """What the names of the splits say of a known set, but for whether it was seen."""
+        if name not in DATA_SETS:
+            return []
         for record in self.records.values():
             if name in record.data:
                 _, *parts = record.data[name]["split"].split(", ")
-                return ", ".join([data_title(name), *(each for each in parts if each != SEEN)])
-        return data_title(name)
+                return [each for each in parts if each != SEEN]
+        return []
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Set -> how many inputs it has."""
+        return {
+            name: facts["n"]
+            for record in self.records.values()
+            for name, facts in record.data.items()
+        }
 
     def is_absent(self, name: str) -> bool:
         """Whether an OOD set was not at hand in any run; False while no run looked for it."""
@@ -278,7 +300,7 @@ def _of_entry(run: RunRecord, entry: Mapping[str, Any], kind: str, metric: str) 
 
 
 def data_title(name: str) -> str:
-    """A set or a task by its own name; of a path the last part."""
+    """A task or a known set by its own name; of a path the last part."""
     return DATA_SETS[name].title if name in DATA_SETS else Path(name).name
 
 

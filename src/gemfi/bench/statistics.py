@@ -150,27 +150,6 @@ def verdict(difference: Difference, margin: float = 0.0, better: Better = "high"
 
 
 def bootstrap_ood(
-    id_scores: Values,
-    ood_scores: Values,
-    metric: Detection,
-    resamples: int = 500,
-    seed: int = 0,
-    level: float = 0.95,
-) -> Interval:
-    """Percentile bootstrap of an OOD metric of `gemfi.metrics`, in percent; see `bootstrap_mean`.
-
-    Args:
-        id_scores: uncertainties of ID samples.
-        ood_scores: uncertainties of OOD samples.
-        metric: `auroc`, `aupr_id` or `aupr_ood`.
-        resamples: how many.
-        seed: of the resampling.
-        level: of the interval.
-    """
-    return bootstrap_mean([(id_scores, ood_scores)], metric, resamples, seed, level)
-
-
-def bootstrap_mean(
     runs: Sequence[tuple[Values, Values]],
     metric: Detection,
     resamples: int = 500,

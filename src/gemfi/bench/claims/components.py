@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from gemfi.bench.claims import measures
-from gemfi.bench.claims.ledger import FULL, Claim, Test, Tests
+from gemfi.bench.claims.ledger import Claim, Test, Tests
 from gemfi.bench.claims.numbers import Number, on_sets
 from gemfi.bench.claims.settings import both_ablations
 from gemfi.bench.claims.tests_of import (
@@ -17,6 +17,7 @@ from gemfi.bench.claims.tests_of import (
     sets_of,
     together,
 )
+from gemfi.bench.grid import FULL
 from gemfi.bench.results import Results
 from gemfi.bench.unavailable import Unavailable
 
@@ -43,9 +44,9 @@ def _synergy(group: str) -> Tests:
 
     def tests(results: Results) -> Sequence[Test]:
         mean = _mean_aupr(results)
-        alone = better_by("ablation-mix", "ablation-fi", mean, "mean AUPR", group=group)
-        added = better_by("ablation-ebm", "ablation-mix", mean, "mean AUPR", group=group)
-        return [*alone(results), *added(results)]
+        steps = (("ablation-mix", "ablation-fi"), ("ablation-ebm", "ablation-mix"))
+        parts = [better_by(*step, mean, "mean AUPR", group=group) for step in steps]
+        return together(*parts)(results)
 
     return tests
 
@@ -56,7 +57,7 @@ def _best(group: str) -> Tests:
     def tests(results: Results) -> Sequence[Test]:
         others = [row for row in results.rows(group) if row != FULL]
         if not others:
-            raise Unavailable("this protocol has no ablation")
+            raise Unavailable("this protocol has no such ablation")
         mean = _mean_aupr(results)
         parts = [better_by(FULL, row, mean, "mean AUPR", group=group) for row in others]
         return together(*parts)(results)

@@ -17,13 +17,10 @@ from gemfi.bench.unavailable import Unavailable
 
 _SMALL: Final = 0.1
 
-FULL: Final = "ablation-full"
-"""GEM-FI with the paper's settings."""
-
 RULE: Final = (
     "A claim is supported if all of its tests are, refuted if one of them is, and undecided "
-    "otherwise. Each test stands alone, at 95 %: of many that are true one in twenty or so would "
-    "still miss, and nothing corrects for their number."
+    "otherwise. Each test stands alone: one interval in twenty or so misses the true value, and "
+    "nothing corrects for their number."
 )
 
 OURS: Final = "ours"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gemfi.bench.claims.ledger import FULL, Claim, Tests
-from gemfi.bench.grid import ABLATION, ABLATION_OURS, MAIN
+from gemfi.bench.claims.ledger import Claim, Tests
+from gemfi.bench.grid import ABLATION, ABLATION_OURS, FULL, MAIN
 
 _PAPERS = "the paper's settings"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from gemfi.bench.choice import chosen
-from gemfi.bench.claims.ledger import FULL, Test, Tests
+from gemfi.bench.claims.ledger import Test, Tests
 from gemfi.bench.claims.numbers import (
     Measure,
     Measured,
@@ -18,7 +18,7 @@ from gemfi.bench.claims.numbers import (
     measured_arrays,
     on_sets,
 )
-from gemfi.bench.grid import ABLATION, MAIN
+from gemfi.bench.grid import ABLATION, FULL, MAIN
 from gemfi.bench.results import Results
 from gemfi.bench.statistics import Detection, Difference, Verdict, verdict
 from gemfi.bench.table import Better

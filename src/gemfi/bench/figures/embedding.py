@@ -38,7 +38,7 @@ from gemfi.metrics import Floats
 from gemfi.style import MUTED, method_label, styled
 
 FROZEN: Final = "identity"
-"""The backbone of runs on frozen features."""
+"""The backbone of runs on features that are given."""
 
 PERPLEXITY: Final = 30
 NEIGHBOURS: Final = 10
@@ -253,11 +253,11 @@ def tsne_ours(results: Results) -> Figure:
 
 @styled()
 def tsne_family(results: Results) -> Figure:
-    """The GEM family: a row a method; not where all of them see the same frozen features."""
+    """The GEM family: a row a method; not where all of them see the same features."""
     shown = [shown_row(results, name) for name in FAMILY]
     if all(each.first.spec["backbone"] == FROZEN for each in shown):
         raise Unavailable(
-            "the features are frozen, and the same for every method: tsne-fi shows them"
+            "no backbone is trained: the features are the same for every method, as in tsne-fi"
         )
     return draw_panels({each.method: panels_of(results, each.first) for each in shown})
 

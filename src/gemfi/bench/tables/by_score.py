@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from gemfi.bench.grid import ABLATION, MAIN
+from gemfi.bench.grid import ABLATION, FULL, MAIN
 from gemfi.bench.results import Results, of_test
 from gemfi.bench.table import Column, Row, Table, Value
 from gemfi.bench.tables.common import (
     ID_POSITIVE,
-    PAPER_FULL,
     Origin,
     make_table,
     number,
@@ -39,7 +38,7 @@ _METRICS: Final = {"aupr_id": "AUPR", "aupr_ood": "AUPR, OOD+", "auroc": "AUROC"
 def dataset_shift(results: Results) -> Table:
     """AUPR and AUROC of each score of GEM-FI on each OOD set."""
     require_outside(results)
-    places = (("gem-fi", MAIN, "GEM-FI"), (PAPER_FULL, ABLATION, "GEM-FI, paper's settings"))
+    places = (("gem-fi", MAIN, "GEM-FI"), (FULL, ABLATION, "GEM-FI, paper's settings"))
     sources = [
         Origin(section, row, group, section)
         for row, group, section in places

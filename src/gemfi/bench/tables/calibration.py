@@ -57,7 +57,7 @@ def comparison(results: Results) -> Table:
             "Softmax after against the others before."
         ),
         "Mean AUROC: epistemic score, mean over the OOD sets; TS is not part of it."
-        + (f" Data absent: {', '.join(absent)}." if absent else ""),
+        + (f" Data absent: {', '.join(map(results.title, absent))}." if absent else ""),
     ]
     title = "Temperature scaling of every method"
     return make_table(results, "table13-cifar10", title, columns, rows, notes, sources=sources)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from gemfi.bench.grid import ABLATION, MAIN
+from gemfi.bench.grid import ABLATION, FULL, MAIN
 from gemfi.bench.protocol import SEEN
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Pick, Results, data_title, of_detector, of_set
@@ -31,8 +31,6 @@ ID_POSITIVE: Final = (
     "numbers of the paper were really computed; its text says OOD positive."
 )
 _LISTED: Final = 6  # methods in a note; of more it says "all others"
-PAPER_FULL: Final = "ablation-full"
-"""The row of the ablation that is GEM-FI with the paper's settings."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,10 @@ def gem_sources(results: Results, *more: str) -> list[Origin]:
     names = {
         "ablation-core": "GEM-CORE (paper's settings)",
         "ablation-mix": "GEM-MIX (paper's settings)",
-        PAPER_FULL: "GEM-FI (paper's settings)",
+        FULL: "GEM-FI (paper's settings)",
     }
     known = results.rows(ABLATION)
-    found += [Origin(names[row], row, ABLATION) for row in (*more, PAPER_FULL) if row in known]
+    found += [Origin(names[row], row, ABLATION) for row in (*more, FULL) if row in known]
     if not found:
         raise Unavailable("the protocol has no method of the GEM family")
     return found
@@ -130,9 +128,8 @@ def place(results: Results, name: str) -> str:
 
 
 def set_title(results: Results, name: str) -> str:
-    """A set with what the protocol says of it, such as `SVHN, first 5,000 (far)`."""
-    where = place(results, name)
-    return results.title(name) + (f" ({where})" if where else "")
+    """A set with what the protocol says of it, such as `SVHN (first 5,000, far)`."""
+    return results.title(name, place(results, name))
 
 
 def pair_title(results: Results, name: str) -> str:
@@ -250,13 +247,10 @@ def _intervals(rows: Sequence[Row]) -> str:
 
 def sizes(results: Results, names: Sequence[str]) -> str:
     """How many inputs the test data and these OOD sets have."""
-    wanted = ["test", *names]
-    found: dict[str, int] = {}
-    for record in results.records.values():
-        found |= {name: record.data[name]["n"] for name in wanted if name in record.data}
+    found = results.sizes
     if "test" not in found:
         return ""
-    others = [f"{found[name]:,} {data_title(name)}" for name in wanted[1:] if name in found]
+    others = [f"{found[name]:,} {data_title(name)}" for name in names if name in found]
     return f"n: {found['test']:,} ID test" + "".join(f", {each}" for each in others) + "."
 
 

@@ -56,7 +56,7 @@ def _table(results: Results, label: str, metric: str, head: str, note: str) -> T
         )
         notes.append(
             f"Post-hoc detectors (on {', '.join(fitted_on)}) have one score each: those of a "
-            f"probability ({probable}) are under Alea., the others under Epis."
+            f"probability ({probable or 'none here'}) are under Alea., the others under Epis."
         )
     title = f"OOD detection: {head} of aleatoric and epistemic uncertainty"
     rows = [*baselines, *detectors, *gem]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gemfi.bench.grid import ABLATION
+from gemfi.bench.grid import ABLATION, FULL
 from gemfi.bench.published import published
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results
 from gemfi.bench.table import Cell, Column, Row, Table
-from gemfi.bench.tables.common import NOT_RUN, PAPER_FULL, Origin, contestants, setting, short
+from gemfi.bench.tables.common import NOT_RUN, Origin, contestants, setting, short
 from gemfi.bench.unavailable import Unavailable
 from gemfi.losses import class_share
 from gemfi.methods import METHODS
@@ -28,8 +28,8 @@ def hyper_parameters(results: Results) -> Table:
     """One row a setting, one column a method, then the paper's two columns."""
     sources = contestants(results)
     shown = [each for each in sources if results.method(each.row) in _SHOWN]
-    if PAPER_FULL in results.rows(ABLATION):
-        shown.append(Origin("GEM-FI (paper's settings)", PAPER_FULL, ABLATION))
+    if FULL in results.rows(ABLATION):
+        shown.append(Origin("GEM-FI (paper's settings)", FULL, ABLATION))
     if not any(each.runs(results) for each in shown):
         raise Unavailable("no run is done yet")
     classes = num_classes(results)
@@ -78,6 +78,7 @@ def _cell(results: Results, source: Origin, show: Show, classes: int | None) -> 
 
 def _rate(results: Results, source: Origin) -> str:
     run = source.runs(results)[0]
+    results.use(run)
     return f"{source.name} {short(setting(run, 'train', 'learning_rate'))}"
 
 

@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results, array_name
-from gemfi.bench.statistics import Detection, bootstrap_mean
+from gemfi.bench.statistics import Detection, bootstrap_ood
 
 RESAMPLES: Final = 200
 """Enough for the ends of an interval of 95 %, and a twentieth of a second for 10,000 inputs."""
@@ -49,5 +49,5 @@ def sampling_interval(
         if any(array not in sets.get(each, {}) for each in ("test", name)):
             return None
         pairs.append((sets["test"][array], sets[name][array]))
-    found = bootstrap_mean(pairs, known[metric], RESAMPLES)
+    found = bootstrap_ood(pairs, known[metric], RESAMPLES)
     return found.low, found.high

@@ -8,10 +8,10 @@ from typing import Final
 
 import torch
 
-from gemfi.bench.grid import ABLATION, MAIN
+from gemfi.bench.grid import ABLATION, FULL, MAIN
 from gemfi.bench.results import Results
 from gemfi.bench.table import Cell, Column, Row, Table
-from gemfi.bench.tables.common import NOT_RUN, PAPER_FULL, Origin, short
+from gemfi.bench.tables.common import NOT_RUN, Origin, short
 from gemfi.bench.unavailable import Unavailable
 from gemfi.density import RhoKind
 from gemfi.errors import InputError
@@ -66,7 +66,7 @@ def dirichlet(results: Results) -> Table:
         for name, row, group in (
             ("DAEDL", "daedl", MAIN),
             ("GEM-FI", "gem-fi", MAIN),
-            ("GEM-FI (paper's settings)", PAPER_FULL, ABLATION),
+            ("GEM-FI (paper's settings)", FULL, ABLATION),
         )
         if row in results.rows(group)
     ]

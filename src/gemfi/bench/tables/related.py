@@ -100,6 +100,7 @@ def _shown_outliers(head: Mapping[str, Any]) -> bool:
 def _settings(results: Results, source: Origin, method: str) -> Mapping[str, Any]:
     """Of the runs, else of the preset, else the default."""
     for run in source.runs(results):
+        results.use(run)
         return setting(run, "head") or {}
     config = preset(source.row) if source.group == RELATED else METHODS[method].default_config()
     plain: Mapping[str, Any] = to_plain(config) or {}

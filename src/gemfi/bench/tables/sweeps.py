@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gemfi.bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
+from gemfi.bench.grid import ABLATION, COMPONENTS, FISHER, FULL, KL, MAIN, OUTLIERS
 from gemfi.bench.results import Results, of_test
 from gemfi.bench.table import Cell, Column, Table
 from gemfi.bench.tables.common import (
     ID_POSITIVE,
     KINDS,
-    PAPER_FULL,
     Origin,
     detection_cells,
     detection_columns,
@@ -157,7 +156,7 @@ _RHO: Final = {"evidence": "GEM-FI with ρ(z)", "bare_evidence": "GEM-FI with ρ
 def rho_one(results: Results) -> Table:
     """Evidence with and without the density scaler, of the same runs."""
     require_outside(results)
-    places = ((_GEM, MAIN, "Settings here"), (PAPER_FULL, ABLATION, "Paper's settings"))
+    places = ((_GEM, MAIN, "Settings here"), (FULL, ABLATION, "Paper's settings"))
     lines = {
         Origin(name, row, group, section): score
         for row, group, section in places
