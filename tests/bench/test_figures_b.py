@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 from sklearn.decomposition import PCA
 
-from gemfi import metrics, scores
+from gemfi import locks, metrics, scores
 from gemfi.belief import Belief
 from gemfi.bench import toys
 from gemfi.bench.figures import (
@@ -187,6 +188,19 @@ class TestToys:
         assert len(files) == len(runs) == len(toys.TOYS)
         assert [path.stat().st_mtime_ns for path in files] == before
         assert all(isinstance(run, Run) for run in runs.values())
+
+    def test_two_processes_take_turns(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that came second was once told that another is training, and failed."""
+        begun = threading.Event()
+        monkeypatch.setattr(toys, "train_run", lambda *_, **__: begun.set())
+        thread = threading.Thread(target=toys.toy_runs, args=(tmp_path,))
+        with locks.alone(tmp_path / toys._LOCK, lambda: None):
+            thread.start()
+            assert not begun.wait(1.0)
+        thread.join(60)
+        assert begun.is_set()
 
     def test_what_is_not_there_is_unavailable(self, tmp_path: Path, toy_folder: Path) -> None:
         with pytest.raises(Unavailable, match="not trained on line: daedl, gem-fi"):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gemfi import locks
 from gemfi.bench.bench import RUNS
 from gemfi.bench.unavailable import Unavailable
 from gemfi.demo.runner import PLANS, Plan, spec_of
@@ -29,6 +30,8 @@ TOYS: Final[tuple[Toy, ...]] = (
 )
 """The panels of the paper, in its order."""
 
+_LOCK: Final = ".toys.lock"
+
 
 def toy_plans(task: str | None = None) -> dict[Toy, Plan]:
     """What each panel shows, with the configuration that the demo has for it.
@@ -48,14 +51,17 @@ def toy_specs(seed: int = 0) -> dict[Toy, RunSpec]:
 def toy_runs(folder: Path | str, *, progress: bool | None = None) -> dict[Toy, Run]:
     """Train the toys, or finish training them, or open those that are there.
 
+    Of several processes one does it, and the others wait for it.
+
     Args:
         folder: of a bench; the runs are put beside its own.
         progress: a bar for each training: yes, no, or (None) if standard error is a terminal.
     """
-    return {
-        toy: train_run(spec, toy_folder(folder, spec), progress=progress)
-        for toy, spec in toy_specs().items()
-    }
+    with locks.alone(Path(folder) / _LOCK, lambda: None):
+        return {
+            toy: train_run(spec, toy_folder(folder, spec), progress=progress)
+            for toy, spec in toy_specs().items()
+        }
 
 
 def trained_toys(folder: Path | str, task: str) -> dict[Toy, Run]:
