@@ -309,8 +309,6 @@ REVIEWED = {
     "bench/shift.py _check_registered": "of check_shift",
     "bench/shift.py _check_small": "of check_shift",
     "bench/bench.py _check_sets": "names of sets, not data",
-    "bench/bench.py Bench.done": "names of sets, not data",
-    "bench/bench.py Bench._sets": "checksums, to refuse other data than those of the records",
     "data/frozen/task.py _features": "images to features; labels and role stay",
     # a model that is asked: weights do not change
     "bench/observation.py observed_arrays": "asks",
