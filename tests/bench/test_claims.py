@@ -413,3 +413,23 @@ def test_both_kinds_of_mutual_information_are_judged(tmp_path: Path) -> None:
         f"mean AUROC: disagreement against {other}"
         for other in ("1 − max p", "entropy", "evidence score", "energy")
     ]
+
+
+def test_seeds_without_arrays_are_left_out_and_counted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    key = (MAIN, "gem-fi")
+    x = rng.normal(size=200)
+    sets: Sets = {"test": {"a": x, "b": x + rng.normal(size=200)}}
+    results = made_results(tmp_path, {key: [classified(accuracy=90.0)] * 3}, {key: [sets] * 3})
+    follows = sign_of("gem-fi", measures.correlation("a", "b"), "correlation")
+    (whole,) = follows(results)
+    assert (whole.what, whole.difference.n) == ("correlation", 3)
+    for run in results.runs("gem-fi")[1:]:
+        results.file.arrays(run.key).unlink()
+    (test,) = follows(results)
+    assert (test.what, test.difference.n) == ("correlation (in 1 of 3 seeds)", 1)
+    assert test.difference.interval is not None  # over samples
+    assert (test.verdict.outcome, test.verdict.indicative) == ("supported", True)
+    results.file.arrays(results.runs("gem-fi")[0].key).unlink()
+    with pytest.raises(Unavailable, match="the arrays of the runs are not here"):
+        follows(results)

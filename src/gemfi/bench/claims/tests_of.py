@@ -167,8 +167,7 @@ class _Pairs:
     def __init__(self, found: Sequence[tuple[Measured | None, Measured | None]]) -> None:
         self.pairs = [(a, b) for a, b in found if a is not None and b is not None]
         self.keys = tuple(each.key for pair in self.pairs for each in pair)
-        left_out = len(found) - len(self.pairs)
-        self.note = f" (in {len(self.pairs)} of {len(found)} seeds)" if left_out else ""
+        self.note = _among(len(self.pairs), len(found))
 
 
 def _paired(
@@ -220,7 +219,8 @@ def sign_of(
 
     def tests(results: Results) -> list[Test]:
         found = list(by_seed(results, row, measure, group).values())
-        return [_level_test(found, what, positive=positive, margin=margin)]
+        note = _among(len(found), len(results.by_seed(row, group)))
+        return [_level_test(found, what + note, positive=positive, margin=margin)]
 
     return tests
 
@@ -244,13 +244,14 @@ def gap_within(
 
 
 def by_seed(results: Results, row: str, measure: Measure, group: str = MAIN) -> dict[int, Measured]:
-    """Seed -> a number from the arrays of the run of a row, where the run has it."""
+    """Seed -> a number from the arrays of the run of a row, where it has them, and the number."""
     runs = results.by_seed(row, group)
     if not runs:
         raise Unavailable(f"no runs of {row}")
-    if not all(results.has_arrays(run) for run in runs.values()):
+    here = {seed: run for seed, run in runs.items() if results.has_arrays(run)}
+    if not here:
         raise Unavailable("the arrays of the runs are not here, and this needs them")
-    found = {seed: measured_arrays(results, run, measure) for seed, run in runs.items()}
+    found = {seed: measured_arrays(results, run, measure) for seed, run in here.items()}
     known = {seed: each for seed, each in found.items() if each is not None}
     if not known:
         raise Unavailable(f"the runs of {row} do not hold what this needs")
@@ -272,8 +273,9 @@ def rising(row: str, steps: Sequence[tuple[str, Measure]], what: str, group: str
 
     def tests(results: Results) -> list[Test]:
         found = [(name, by_seed(results, row, measure, group)) for name, measure in steps]
+        seeds = len(results.by_seed(row, group))
         return [
-            rises(low, high, f"{what}: {high_name} above {low_name}")
+            rises(low, high, f"{what}: {high_name} above {low_name}{_among(len(high), seeds)}")
             for (low_name, low), (high_name, high) in pairwise(found)
         ]
 
@@ -317,6 +319,12 @@ def _equivalent(difference: Difference, margin: float) -> Verdict:
 
 
 # -- words ----------------------------------------------------------------------------------------
+
+
+def _among(used: int, total: int) -> str:
+    """That seeds were left out, behind the words of a test."""
+    return f" (in {used} of {total} seeds)" if used < total else ""
+
 
 _METRICS = {"aupr_id": "AUPR", "aupr_ood": "AUPR (OOD positive)", "auroc": "AUROC"}
 
