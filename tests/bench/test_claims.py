@@ -433,3 +433,20 @@ def test_seeds_without_arrays_are_left_out_and_counted(tmp_path: Path) -> None:
     results.file.arrays(results.runs("gem-fi")[0].key).unlink()
     with pytest.raises(Unavailable, match="the arrays of the runs are not here"):
         follows(results)
+
+
+def test_a_step_counts_the_seeds_that_both_have(tmp_path: Path) -> None:
+    """The arrays of one seed are gone: heads that collapse are told of the other two."""
+    rng = np.random.default_rng(0)
+    rows = [(ABLATION, name) for name in ("ablation-fi", "ablation-mix")]
+    sets: dict[tuple[str, str], list[Sets]] = {
+        row: [{"test": {"router": rng.dirichlet([3.0] * 3, 50)}} for _ in range(3)] for row in rows
+    }
+    results = made_results(tmp_path, {row: [classified(accuracy=90.0)] * 3 for row in rows}, sets)
+    (collapse,) = (each for each in CLAIMS if each.name == "collapse (the paper's settings)")
+    (whole,) = judge(results, collapse).tests
+    assert (whole.what, whole.difference.n) == ("effective heads", 3)
+    results.file.arrays(results.runs("ablation-mix", ABLATION)[1].key).unlink()
+    (test,) = judge(results, collapse).tests
+    assert (test.what, test.difference.n) == ("effective heads (in 2 of 3 seeds)", 2)
+    assert test.verdict.indicative

@@ -67,7 +67,7 @@ def _best(group: str) -> Tests:
 
 def _heads(first: str, second: str, group: str, results: Results) -> list[Test]:
     one, other = (by_seed(results, row, measures.used_heads, group) for row in (first, second))
-    return [rises(other, one, "effective heads")]
+    return [rises(other, one, "effective heads", len(results.by_seed(first, group)))]
 
 
 COMPONENTS_OF_GEM = [

@@ -258,14 +258,15 @@ def by_seed(results: Results, row: str, measure: Measure, group: str = MAIN) -> 
     return known
 
 
-def rises(low: Mapping[int, Measured], high: Mapping[int, Measured], what: str) -> Test:
-    """That the second numbers are above the first, paired over the seeds that have both."""
+def rises(low: Mapping[int, Measured], high: Mapping[int, Measured], what: str, seeds: int) -> Test:
+    """That the second numbers are above the first, paired over those of `seeds` that have both."""
     pairs = [(high[seed], low[seed]) for seed in low if seed in high]
     if not pairs:
         raise Unavailable(f"no seed has both numbers of {what}")
     keys = dict.fromkeys(each.key for side in zip(*pairs, strict=True) for each in side)
     difference = gap(pairs)
-    return Test(what, difference, verdict(difference), tuple(keys))
+    text = what + _among(len(pairs), seeds)
+    return Test(text, difference, verdict(difference), tuple(keys))
 
 
 def rising(row: str, steps: Sequence[tuple[str, Measure]], what: str, group: str = MAIN) -> Tests:
@@ -275,7 +276,7 @@ def rising(row: str, steps: Sequence[tuple[str, Measure]], what: str, group: str
         found = [(name, by_seed(results, row, measure, group)) for name, measure in steps]
         seeds = len(results.by_seed(row, group))
         return [
-            rises(low, high, f"{what}: {high_name} above {low_name}{_among(len(high), seeds)}")
+            rises(low, high, f"{what}: {high_name} above {low_name}", seeds)
             for (low_name, low), (high_name, high) in pairwise(found)
         ]
 
