@@ -216,6 +216,17 @@ class TestBoxes:
         figure.draw_without_rendering()  # no warning
         assert distributions.finite_range("entropy", [method])[0] == distributions.LEAST
 
+    @pytest.mark.parametrize(("others", "name"), [(3, "GEM-FI"), (4, "GEM-\nFI")])
+    def test_names_are_broken_where_many_stand_beside_each_other(
+        self, others: int, name: str
+    ) -> None:
+        values = {ID: RNG.normal(size=30), NEAR: RNG.normal(size=30)}
+        labels = [*"abcde"[:others], "GEM-FI"]
+        figure = distributions.draw_boxes(
+            {"evidence": [distributions.Boxes(each, "red", values) for each in labels]}
+        )
+        assert figure.axes[0].get_xticklabels()[-1].get_text() == name
+
 
 class TestScatter:
     def test_points_are_the_inputs(

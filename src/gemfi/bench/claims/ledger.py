@@ -15,7 +15,8 @@ from gemfi.bench.results import Results
 from gemfi.bench.statistics import Difference, Outcome, Verdict
 from gemfi.bench.unavailable import Unavailable
 
-_SMALL: Final = 0.1
+_FORMS: Final = ((0.1, ".2f"), (0.001, ".4f"))  # from which size on a number is written so
+_TINY: Final = ".1e"
 
 RULE: Final = (
     "A claim is supported if all of its tests are, refuted if one of them is, and undecided "
@@ -46,13 +47,14 @@ class Test:
     ratio: bool = False
 
     def shown(self) -> tuple[str, str]:
-        """Its estimate and its interval in words; numbers that are all small with more digits."""
+        """Its estimate and its interval in words, with more digits where all numbers are small."""
         interval = self.difference.interval
         ends = [] if interval is None else [interval.low, interval.high]
         numbers = [self.difference.estimate, *ends]
-        digits = 2 if max(map(abs, numbers)) >= _SMALL else 4
+        largest = max(map(abs, numbers)) or 1.0  # a plain 0 needs no digits
+        form = next((form for least, form in _FORMS if largest >= least), _TINY)
         sign = "" if self.ratio else "+"
-        estimate, *shown = (f"{each:{sign}.{digits}f}" for each in numbers)
+        estimate, *shown = (f"{each:{sign}{form}}" for each in numbers)
         return estimate, f"[{', '.join(shown)}]" if shown else "no interval"
 
 

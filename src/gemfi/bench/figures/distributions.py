@@ -45,6 +45,9 @@ POSITIVE: Final = frozenset(
 """Scores from 0 on whose small values matter: they have a logarithmic axis."""
 
 BINS: Final = 36
+ON_ONE_LINE: Final = 4
+"""So many methods have room for whole names beside each other; of more the long ones are broken."""
+
 LEAST: Final = 1e-12
 """What a logarithmic axis shows of a score of 0."""
 
@@ -226,7 +229,9 @@ def _boxes(axes: Axes, name: str, methods: Sequence[Boxes]) -> None:
         )  # fmt: skip
     if name in POSITIVE:
         log_axis(axes, "y", _extent(methods, (low, high)))
-    names = [each.label.replace("GEM-", "GEM-\n") for each in methods]
+    names = [each.label for each in methods]
+    if len(methods) > ON_ONE_LINE:
+        names = [each.replace("GEM-", "GEM-\n") for each in names]
     axes.set_xticks(range(len(methods)), names, fontsize=SMALL)
     for tick, method in zip(axes.get_xticklabels(), methods, strict=True):
         tick.set_color(method.color)
