@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gemfi.cli.methods import detector_table, method_table, preset_table
+from support.scripts import benchmark_script
 
 ROOT = Path(__file__).parents[1]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -24,6 +25,12 @@ def test_the_tables_of_methods_are_the_codes_own() -> None:
     docs = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     for table in (method_table(), detector_table(), preset_table()):
         assert table in docs
+
+
+def test_the_tables_of_results_are_those_of_the_records() -> None:
+    script = benchmark_script("overview")
+    assert script.overview() in README, "python benchmarks/overview.py prints it"
+    assert script.ledgers() in README, "python benchmarks/overview.py prints it"
 
 
 def test_the_quick_start_runs(

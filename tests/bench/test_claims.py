@@ -333,6 +333,8 @@ def test_rising_and_sign_read_the_arrays(tmp_path: Path) -> None:
     assert judge(results, claim(rising("gem-fi", steps, "entropy"))).outcome == "supported"
     down = list(reversed(steps))
     assert judge(results, claim(rising("gem-fi", down, "entropy"))).outcome == "refuted"
+    far = rising("gem-fi", steps, "entropy", margin=100.0)  # they rise, and by less than that
+    assert judge(results, claim(far)).outcome == "refuted"
     falls = sign_of(
         "gem-fi",
         measures.correlation("score/energy", "part/distance"),

@@ -299,6 +299,13 @@ class TestCurves:
         assert float(np.diff(x) @ y[1:]) == pytest.approx(expected)
         assert y[0] == y[1]
 
+    def test_a_line_of_precision_begins_with_the_first_id_input(self) -> None:
+        """OOD inputs that are surer than all ID inputs have no recall to stand at."""
+        inside, outside = np.array([1.0, 2.0]), np.array([0.0, 3.0])
+        x, y = curves.points("pr", curves.Scored("a", "red", inside, outside, "", 0.0))
+        np.testing.assert_allclose(x, [0, 0.5, 1, 1])
+        np.testing.assert_allclose(y, [1 / 2, 1 / 2, 2 / 3, 1 / 2])
+
     def test_overall_areas_are_over_all_seeds(self, small_results: Results, drawn: Drawn) -> None:
         found: dict[str, list[float]] = {"AUPR": [], "AUROC": []}
         for run in small_results.runs("gem-fi"):

@@ -353,10 +353,10 @@ class TestSimplex:
         assert [label for label in labels[:-1] if label] == ["GEM-CORE", "GEM-MIX", "GEM-FI"]
         titles = [axes.get_title() for axes in figure.axes[:4]]
         assert [re.sub(r"\d+", "n", title) for title in titles[:2]] == [
-            "test n: surest",
-            "test n: least sure",
+            "test n:\nsurest",
+            "test n:\nleast sure",
         ]
-        assert titles[2:] == ["near OOD: digits-8-9", "far OOD: noise"]
+        assert titles[2:] == ["near OOD:\ndigits-8-9", "far OOD:\nnoise"]
         run = small_results.runs("gem-mix")[0]
         belief = simplex.example_beliefs(small_results, run, "noise")[0]
         evidence = float(torch.exp(-scores.evidence(belief)))

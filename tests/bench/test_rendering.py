@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
@@ -21,6 +20,7 @@ from gemfi.bench.rendering import MANIFEST, REPORT, Rendered, render
 from gemfi.bench.results import Results
 from gemfi.errors import InputError
 from support.benches import classified, made_results
+from support.scripts import benchmark_script
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +129,7 @@ def test_small_drawings_are_in_the_page_as_vectors(drawn: Path) -> None:
 
 @pytest.fixture(scope="module")
 def keeping() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "keep_results.py"
-    spec = importlib.util.spec_from_file_location("keep_results", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
+    return benchmark_script("keep_results")
 
 
 def test_kept_results_are_no_folder_to_keep(keeping: ModuleType, tmp_path: Path) -> None:

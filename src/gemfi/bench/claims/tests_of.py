@@ -258,25 +258,37 @@ def by_seed(results: Results, row: str, measure: Measure, group: str = MAIN) -> 
     return known
 
 
-def rises(low: Mapping[int, Measured], high: Mapping[int, Measured], what: str, seeds: int) -> Test:
-    """That the second numbers are above the first, paired over those of `seeds` that have both."""
+def rises(
+    low: Mapping[int, Measured],
+    high: Mapping[int, Measured],
+    what: str,
+    seeds: int,
+    margin: float = 0.0,
+) -> Test:
+    """That second numbers exceed first ones by a margin, over those of `seeds` that have both."""
     pairs = [(high[seed], low[seed]) for seed in low if seed in high]
     if not pairs:
         raise Unavailable(f"no seed has both numbers of {what}")
     keys = dict.fromkeys(each.key for side in zip(*pairs, strict=True) for each in side)
     difference = gap(pairs)
     text = what + _among(len(pairs), seeds)
-    return Test(text, difference, verdict(difference), tuple(keys))
+    return Test(text, difference, verdict(difference, margin), tuple(keys))
 
 
-def rising(row: str, steps: Sequence[tuple[str, Measure]], what: str, group: str = MAIN) -> Tests:
+def rising(
+    row: str,
+    steps: Sequence[tuple[str, Measure]],
+    what: str,
+    group: str = MAIN,
+    margin: float = 0.0,
+) -> Tests:
     """That a number rises from step to step, such as from ID to near to far; one test a step."""
 
     def tests(results: Results) -> list[Test]:
         found = [(name, by_seed(results, row, measure, group)) for name, measure in steps]
         seeds = len(results.by_seed(row, group))
         return [
-            rises(low, high, f"{what}: {high_name} above {low_name}", seeds)
+            rises(low, high, f"{what}: {high_name} above {low_name}", seeds, margin)
             for (low_name, low), (high_name, high) in pairwise(found)
         ]
 

@@ -157,7 +157,7 @@ def _curves(axes: Axes, kind: Kind, panel: Panel, part: float = 1.0) -> None:
 
 
 def points(kind: Kind, scored: Scored) -> tuple[Floats, Floats]:
-    """Of the line of a method; one of precision is level up to the recall of its first inputs.
+    """Of the line of a method; one of precision is level up to the recall of its first ID input.
 
     Args:
         kind: of the curve.
@@ -167,7 +167,8 @@ def points(kind: Kind, scored: Scored) -> tuple[Floats, Floats]:
         curve = metrics.roc_curve(scored.inside, scored.outside)
         return curve.x, curve.y
     curve = metrics.pr_curve(scored.inside, scored.outside, "id")
-    return np.append(0.0, curve.x), np.append(curve.y[0], curve.y)
+    known = curve.x > 0  # OOD inputs before the first ID input have a precision of 0 at no recall
+    return np.append(0.0, curve.x[known]), np.append(curve.y[known][0], curve.y[known])
 
 
 def _chance(panel: Panel) -> float:

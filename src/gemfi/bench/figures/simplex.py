@@ -196,7 +196,7 @@ def _is_picture(column: Column) -> bool:
 
 
 def _picture(axes: Axes, column: Column) -> None:
-    axes.set_title(column.title, fontsize=8.5, fontweight="normal")
+    axes.set_title(column.title.replace(": ", ":\n"), fontsize=8.5, fontweight="normal")
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set_visible(False)
