@@ -86,9 +86,8 @@ def _cells(results: Results, line: _Line) -> list[str]:
     values = [results.value(row, pick) for row in METHODS]
     values.append(None if beside is None else results.value("softmax", beside))
     shown = [_NONE if each is None else f"{each.mean:.{digits}f}" for each in values]
-    best = (max if better == "high" else min)(
-        (each for each in shown if each != _NONE), key=float, default=_NONE
-    )
+    known = [each for each in shown if each != _NONE]
+    best = (max if better == "high" else min)(known, key=float)
     return [f"**{each}**" if each == best else each for each in shown]
 
 

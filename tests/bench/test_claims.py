@@ -21,6 +21,7 @@ from gemfi.bench.records import Sets
 from gemfi.bench.resampling import Draw, over_samples
 from gemfi.bench.results import Results
 from gemfi.bench.statistics import Difference, Interval, Verdict
+from gemfi.bench.tables.heads import conditions
 from gemfi.bench.unavailable import Unavailable
 from support.benches import classified, detected, made_results
 
@@ -277,6 +278,33 @@ def sets_of(seed: int = 0) -> Sets:
     tested["score/energy"] = tested["part/distance"] ** 3
     tested["part/router_entropy"] = rng.random(n)
     return {"test": tested, "validation": tested, "noise": {"part/router_entropy": np.ones(9)}}
+
+
+def routed(steps: tuple[float, float, float], seed: int) -> Sets:
+    """A router of the given entropies on easy inputs, at the boundary, and far away."""
+    sets = sets_of(seed)
+    tested, noise = sets["test"], np.random.default_rng(seed).normal(0, 1e-8, 300)
+    groups = conditions(tested)
+    entropy = np.select([groups["easy"], groups["boundary"]], steps[:2], 0.5) + noise
+    tested["part/router_entropy"] = entropy
+    return {"test": tested, "noise": {"part/router_entropy": steps[2] + noise}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome"),
+    [
+        ((0.2, 0.7, 1.05), "supported"),
+        ((1.098610, 1.098611, 1.098612), "refuted"),  # rising, and the same for all that it means
+        ((0.2, 0.7, 0.6), "refuted"),
+    ],
+)
+def test_a_router_must_tell_inputs_apart_by_more_than_the_last_digits(
+    tmp_path: Path, steps: tuple[float, float, float], outcome: str
+) -> None:
+    kept = {(MAIN, "gem-fi"): [routed(steps, seed) for seed in range(3)]}
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [detected(noise=90.0)] * 3}, kept)
+    found = next(each for each in CLAIMS if each.name == "routing")
+    assert judge(results, found).outcome == outcome
 
 
 def test_correlation_is_scipys() -> None:
