@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gemfi.bench.claims.ledger import OURS
+from gemfi.bench.report.content import VERDICTS
 from gemfi.bench.results import Pick, Results, mean_of, of_detector, of_set, of_test
 from gemfi.bench.table import Better
 from gemfi.files import read_json
@@ -30,7 +31,6 @@ DATA: Final = {
 
 METHODS: Final = ("softmax", "ensemble", "edl", "daedl", "re-edl", "gem-core", "gem-fi")
 DETECTOR: Final = "knn"
-VERDICTS: Final = ("supported", "refuted", "undecided", "not tested")
 _NONE: Final = "–"
 
 _Line = tuple[str, Pick, Pick | None, Better, int]

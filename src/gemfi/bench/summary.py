@@ -9,6 +9,7 @@ from functools import partial
 from gemfi.bench.claims import Finding
 from gemfi.bench.claims.ledger import OURS
 from gemfi.bench.protocol import SEEN
+from gemfi.bench.report.content import VERDICTS
 from gemfi.bench.results import Pick, Results, mean_of, of_set, of_test
 from gemfi.bench.table import Better, Value
 from gemfi.style import method_label
@@ -35,8 +36,7 @@ def _ledger(findings: Sequence[Finding]) -> list[str]:
     for whose, ours in (("tests of the paper's claims", False), ("claims of ours", True)):
         chosen = [each for each in findings if (each.claim.where == OURS) == ours]
         counts = Counter(str(each.outcome) for each in chosen)
-        order = ("supported", "refuted", "undecided", "not tested")
-        parts = [f"{counts[name]} {name}" for name in order if counts[name]]
+        parts = [f"{counts[name]} {name}" for name in VERDICTS if counts[name]]
         if chosen:
             said.append(f"Of {len(chosen)} {whose}: {', '.join(parts)}.")
     indicative = sum(each.indicative for each in findings)
