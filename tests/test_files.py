@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,9 +57,12 @@ def test_no_space_left_is_told_in_the_same_words(
 
 
 def test_an_error_in_the_block_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "a") as temporary:
+    def fail(temporary: Path) -> None:
         temporary.write_bytes(b"half")
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "a") as temporary:
+        fail(temporary)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -71,7 +74,11 @@ def test_other_errors_keep_their_names(tmp_path: Path) -> None:
 
 def test_what_is_appended_is_named_too(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    with full_disk(), pytest.raises(WriteError, match=f"cannot write {path}: "), appending(path) as file:
+    with (
+        full_disk(),
+        pytest.raises(WriteError, match=f"cannot write {path}: "),
+        appending(path) as file,
+    ):
         file.write(b"x" * (LIMIT + 1))
 
 

@@ -32,7 +32,7 @@ class CheckpointError(GemfiError):
 
 
 class WriteError(GemfiError, OSError):
-    """A file for which the disk, or a quota, has no room; names it, and has the system's `errno`."""
+    """A file for which the disk, or a quota, has no room; has the system's `errno`."""
 
 
 class NonFiniteLossError(GemfiError, ArithmeticError):

@@ -104,9 +104,7 @@ class Seal:
     def _place(self) -> re.Pattern[bytes]:
         """Where the checksum stands in a header."""
         key = re.escape(self.key.encode())
-        return re.compile(
-            rb'"%s":"\{\\"%s\\": \\"([0-9a-f]{64})\\"' % (key, CHECKSUM.encode())
-        )
+        return re.compile(rb'"%s":"\{\\"%s\\": \\"([0-9a-f]{64})\\"' % (key, CHECKSUM.encode()))
 
 
 def header_end(data: bytes | bytearray) -> int:

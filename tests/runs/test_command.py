@@ -291,7 +291,7 @@ def spoil(path: Path, keep: float) -> None:
     ("name", "message"),
     [
         (RECORD, "cannot read"),
-        (CHECKPOINT, "cannot read the checkpoint"),
+        (CHECKPOINT, "delete it to start the run again"),
         (METRICS, "cannot read"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The file of a bundle: safetensors, whose header holds a JSON text and a checksum of every byte."""
+"""The file of a bundle: safetensors, whose header has a JSON text and a checksum of every byte."""
 
 from __future__ import annotations
 
