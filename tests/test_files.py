@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import errno
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,25 +13,15 @@ from gemfi.data.frozen.growing import Growing
 from gemfi.errors import WriteError
 from gemfi.files import appending, named, replacing, write_atomically
 from gemfi.scoring.writers import writer
+from support.disks import full_disk
 
 LIMIT = 4096
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """Let no file of this process grow beyond a few kilobytes: the kernel refuses the rest."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "numbers.json"
     write_atomically(path, b"old")
-    with full_disk(), pytest.raises(WriteError) as error:
+    with full_disk(LIMIT), pytest.raises(WriteError) as error:
         write_atomically(path, b"x" * (LIMIT + 1))
     assert str(error.value) == f"cannot write {path}: File too large; make room there and run again"
     assert error.value.errno == errno.EFBIG
@@ -75,7 +62,7 @@ def test_other_errors_keep_their_names(tmp_path: Path) -> None:
 def test_what_is_appended_is_named_too(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with (
-        full_disk(),
+        full_disk(LIMIT),
         pytest.raises(WriteError, match=f"cannot write {path}: "),
         appending(path) as file,
     ):
@@ -89,7 +76,7 @@ def test_results_are_whole_or_not_there(tmp_path: Path, ending: str, rows: int) 
         pytest.importorskip("pyarrow")
     path = tmp_path / f"out{ending}"
     with (
-        full_disk(),
+        full_disk(LIMIT),
         pytest.raises(WriteError, match=f"cannot write {path}: "),
         writer(path, [("name", str), ("value", float)]) as write,
     ):
@@ -100,7 +87,7 @@ def test_results_are_whole_or_not_there(tmp_path: Path, ending: str, rows: int) 
 def test_arrays_of_a_bench_are_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
     noise = torch.rand(5_000).numpy()
-    with full_disk(), pytest.raises(WriteError, match=f"cannot write {path}: "):
+    with full_disk(LIMIT), pytest.raises(WriteError, match=f"cannot write {path}: "):
         write_arrays(path, {"test": {"score": noise}})
     assert list(tmp_path.iterdir()) == []
 
@@ -109,7 +96,7 @@ def test_features_that_did_not_fit_go_on_when_there_is_room(tmp_path: Path) -> N
     rows = torch.arange(40 * 64, dtype=torch.float32).view(40, 64)  # 10 KB
     growing = Growing(tmp_path / "z.safetensors", 40, 64)
     growing.append(rows[:10])
-    with full_disk(), pytest.raises(WriteError, match=r"cannot write .*/z\.part: "):
+    with full_disk(LIMIT), pytest.raises(WriteError, match=r"cannot write .*/z\.part: "):
         growing.append(rows[10:])
     again = Growing(tmp_path / "z.safetensors", 40, 64)
     assert again.done == 10

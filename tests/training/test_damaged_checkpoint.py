@@ -161,11 +161,11 @@ def test_a_checkpoint_of_the_format_before_says_what_to_do(run: Path) -> None:
         ("step", 6.0, "counters.step: expected an integer, got 6.0"),
         ("step", True, "counters.step: expected an integer"),
         ("step", None, "counters.step: expected an integer, got null"),
-        ("step", 10**400, "step 1000"),
+        pytest.param("step", 10**400, "step 1000", id="step-huge"),
         ("seconds", math.nan, "nan seconds cannot be"),
         ("seconds", math.inf, "inf seconds cannot be"),
         ("seconds", -1.0, "-1.0 seconds cannot be"),
-        ("seconds", 10**400, "counters.seconds: 1000"),
+        pytest.param("seconds", 10**400, "counters.seconds: 1000", id="seconds-huge"),
         ("seconds", "long", "counters.seconds: expected a number, got 'long'"),
         ("threads", 0, "0 threads cannot be"),
         ("best_epoch", 1, "best epoch 1 of 1 that have ended cannot be"),
@@ -189,9 +189,7 @@ def test_counters_that_no_run_has(run: Path, name: str, value: Any, message: str
     text = refused(run)
     assert message in text
     assert text.endswith("; delete it to start the run again")
-    assert len(text) < 300 + len(
-        f"{run / CHECKPOINT} is damaged: …; delete it to start the run again"
-    )
+    assert "0" * 300 not in text
 
 
 @pytest.mark.parametrize(

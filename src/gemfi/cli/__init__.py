@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Final
 
 import tyro
@@ -82,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gemfi {__version__}")
         return 0
     try:
-        with terminable():
+        with terminable(), _short_warnings():
             _run(arguments)
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,6 +96,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("gemfi: stopped", file=sys.stderr)
         return 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
     return 0
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Print a warning as one line, without the place in the code that gave it."""
+    before = warnings.formatwarning
+
+    def short(message: Warning | str, *_where: object, **_line: object) -> str:
+        return f"gemfi: warning: {message}\n"
+
+    warnings.formatwarning = short  # type: ignore[assignment] # it needs the message alone
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _run(arguments: list[str]) -> None:
