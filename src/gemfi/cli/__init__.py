@@ -106,7 +106,7 @@ def _short_warnings() -> Iterator[None]:
     def short(message: Warning | str, *_where: object, **_line: object) -> str:
         return f"gemfi: warning: {message}\n"
 
-    warnings.formatwarning = short  # type: ignore[assignment] # it needs the message alone
+    warnings.formatwarning = short
     try:
         yield
     finally:
