@@ -24,6 +24,7 @@ from gemfi.training import TrainConfig, fit
 from gemfi.training.checkpoint import load_counters, load_snapshot
 from gemfi.training.folder import CHECKPOINT, LOG
 from support.checkpoints import header_of, rewrite, tensors_of, write
+from support.kills import Killed, kill_at
 
 TASK = two_moons(n=120)
 STEPS = 3 * 4
@@ -43,22 +44,11 @@ def train(folder: Path, model: Model | None = None, **changes: Any) -> Any:
     return fit(model, TASK.train, TASK.validation, config, run_dir=folder, progress=False)
 
 
-class Killed(BaseException):
-    pass
-
-
 @cache
 def stopped() -> tuple[bytes, bytes]:
     """Checkpoint and log of a run that was killed."""
     model = build()
-    original = model.head.objective
-
-    def dying(batch: Any, at: Any) -> Any:
-        if at.step == AT:
-            raise Killed
-        return original(batch, at)
-
-    model.head.objective = dying  # type: ignore[method-assign]
+    kill_at(model, AT)
     with TemporaryDirectory() as folder:
         with pytest.raises(Killed):
             train(Path(folder), model)
@@ -251,10 +241,10 @@ RNG = torch.get_rng_state()
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("generators/torch", torch.zeros(3, dtype=torch.uint8), "'torch' has another form"),
-        ("generators/run", torch.zeros(len(RNG)), "'run' has another form"),
-        ("generators/torch", torch.zeros_like(RNG), "the state of a random generator is none"),
-        ("generators/run", torch.full_like(RNG, 255), "the state of a random generator is none"),
+        ("generators/torch", torch.zeros(3, dtype=torch.uint8), "generator 'torch' has no state"),
+        ("generators/run", torch.zeros(len(RNG)), "generator 'run' has no state"),
+        ("generators/torch", torch.zeros_like(RNG), "generator 'torch' has no state"),
+        ("generators/run", torch.full_like(RNG, 255), "generator 'run' has no state"),
         ("generators/more", RNG, "its random generators are ['more', 'run', 'torch']"),
         ("optimizer/999.exp_avg", torch.zeros(2), "its optimiser has '999.exp_avg' and"),
         ("optimizer/-1.exp_avg", torch.zeros(2), "its optimiser has '-1.exp_avg' and"),

@@ -27,6 +27,7 @@ from gemfi.training.folder import CHECKPOINT, LOCK, LOG
 from gemfi.training.interrupt import Terminated
 from gemfi.training.optimizer import make_optimizer
 from gemfi.training.step import TrainingStep
+from support.kills import Killed, kill_at
 
 TASK = two_moons(n=120)
 CONFIG = TrainConfig(epochs=3, batch_size=32, learning_rate=5e-3)
@@ -182,22 +183,6 @@ def test_auxiliary_outliers_reach_the_objective_with_gradient() -> None:
 
 
 # -- checkpoints --------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    pass
-
-
-def kill_at(model: Model, step: int) -> None:
-    """Make the objective die at a step, as a kill would, with nothing saved on the way out."""
-    original = model.head.objective
-
-    def dying(batch: Any, at: Any) -> dict[str, Tensor]:
-        if at.step == step:
-            raise Killed
-        return original(batch, at)
-
-    model.head.objective = dying  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("every", [None, 1, 5])

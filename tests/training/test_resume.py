@@ -20,6 +20,7 @@ from gemfi.training.checkpoint import load_counters
 from gemfi.training.folder import CHECKPOINT, LOCK, LOG
 from gemfi.training.log import RunLog
 from support.disks import full_disk
+from support.kills import Killed, kill_at
 
 TASK = two_moons(n=120)
 CONFIG = TrainConfig(epochs=3, batch_size=32, checkpoint_steps=1)  # of 4 steps each
@@ -30,29 +31,14 @@ def build(method: str = "gem-fi") -> Model:
     return build_model(method, "mlp", 2, in_features=2, width=8, depth=1, dropout=0.1)
 
 
-class Killed(BaseException):
-    pass
-
-
 def train(
     folder: Path, until: int | None = None, config: TrainConfig = CONFIG, method: str = "gem-fi"
 ) -> Any:
     """Train, and die at a step."""
     model = build(method)
     for part in model.members() or [model]:
-        _die(part, until)
+        kill_at(part, until)
     return fit(model, TASK.train, TASK.validation, config, run_dir=folder, progress=False)
-
-
-def _die(model: Model, until: int | None) -> None:
-    original = model.head.objective
-
-    def dying(batch: Any, at: Any) -> Any:
-        if at.step == until:
-            raise Killed
-        return original(batch, at)
-
-    model.head.objective = dying  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -352,7 +352,15 @@ class _Trainer:
         path = self._path()
         if path is None:
             return
-        groups = resuming.groups_of(self.step, self.optimizer, self.generator, self.best)
+        groups = {
+            "step": self.step.state_dict(),
+            "optimizer": resuming.optimizer_tensors(self.optimizer),
+            "generators": {
+                "torch": torch.get_rng_state(),
+                "run": self.generator.get_state(),
+            },
+            "best": self.best,
+        }
         snapshot = checkpoint.Snapshot(asdict(self.state), self.fingerprint, groups)
         checkpoint.save_snapshot(path, snapshot)
         self.saved_at = self.state.step
@@ -361,7 +369,9 @@ class _Trainer:
         snapshot = checkpoint.load_snapshot(path)
         checkpoint.check_fingerprint(path, snapshot.fingerprint, self.fingerprint)
         self.state = resuming.check_state(path, snapshot, self.config.epochs, self.batches)
-        resuming.restore(path, snapshot, self.step, self.optimizer, self.generator)
+        resuming.restore(path, snapshot, self.step, self.optimizer)
+        torch.set_rng_state(snapshot.groups["generators"]["torch"])
+        self.generator.set_state(snapshot.groups["generators"]["run"])
         self.best = snapshot.groups["best"]
         self.resumed_at = self.saved_at = self.state.step
         self.log.rewind(self.state.step, finished=self.state.finished)

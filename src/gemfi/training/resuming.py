@@ -21,22 +21,6 @@ GROUPS: Final = ("step", "optimizer", "generators", "best")
 """Of the tensors in the checkpoint of a run."""
 
 
-def groups_of(
-    step: TrainingStep,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    best: dict[str, Tensor],
-) -> dict[str, dict[str, Tensor]]:
-    """The tensors of a run, as `restore` takes them back."""
-    states = (torch.get_rng_state(), generator.get_state())
-    return {
-        "step": step.state_dict(),
-        "optimizer": _optimizer_tensors(optimizer),
-        "generators": dict(zip(GENERATORS, states, strict=True)),
-        "best": best,
-    }
-
-
 def read_state(path: Path, counters: Any) -> RunState:
     """The counters of a checkpoint, of which each is of its type."""
     try:
@@ -64,31 +48,22 @@ def check_state(path: Path, snapshot: Snapshot, epochs: int, batches: int) -> Ru
 
 
 def restore(
-    path: Path,
-    snapshot: Snapshot,
-    step: TrainingStep,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
+    path: Path, snapshot: Snapshot, step: TrainingStep, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Load weights, optimiser and random generators; a CheckpointError says what cannot be.
+    """Load weights and optimiser; a CheckpointError says what cannot be, before any is loaded.
+
+    The states of the random generators are checked as well; the caller sets them.
 
     Args:
         path: of the checkpoint, for messages.
         snapshot: as `check_state` lets it pass.
         step: what is trained.
         optimizer: of its parameters.
-        generator: of the run. That of torch itself is set as well.
     """
     slots = _slots(path, optimizer, snapshot.groups["optimizer"])
-    states = snapshot.groups["generators"]
-    _check_generators(path, states)
+    _check_generators(path, snapshot.groups["generators"])
     load_weights(path, step, snapshot.groups["step"])
     optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
-    try:
-        torch.set_rng_state(states["torch"])
-        generator.set_state(states["run"])
-    except RuntimeError as error:
-        raise damaged(path, f"the state of a random generator is none: {error}") from error
 
 
 def _check_groups(path: Path, snapshot: Snapshot, state: RunState) -> None:
@@ -149,15 +124,16 @@ def load_weights(path: Path, step: TrainingStep, tensors: Mapping[str, Tensor]) 
 
 
 def _check_generators(path: Path, states: Mapping[str, Tensor]) -> None:
-    wanted = torch.get_rng_state()
     if set(states) != set(GENERATORS):
         raise damaged(path, f"its random generators are {sorted(states)}")
     for name, state in states.items():
-        if (state.dtype, state.shape) != (wanted.dtype, wanted.shape):
-            raise damaged(path, f"the state of its random generator {name!r} has another form")
+        try:
+            torch.Generator().set_state(state)
+        except (RuntimeError, TypeError) as error:
+            raise damaged(path, f"its random generator {name!r} has no state: {error}") from error
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's state as flat names, such as `3.exp_avg`."""
     state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
     return {f"{index}.{key}": value for index, slot in state.items() for key, value in slot.items()}
@@ -166,7 +142,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def _slots(
     path: Path, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> dict[int, dict[str, Tensor]]:
-    """The inverse of `_optimizer_tensors`, if it is of this optimiser."""
+    """The inverse of `optimizer_tensors`, if it is of this optimiser."""
     slots: dict[int, dict[str, Tensor]] = {}
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     numbers = {str(index): index for index in range(len(parameters))}
