@@ -31,6 +31,10 @@ class CheckpointError(GemfiError):
     """A checkpoint that cannot be read, or that belongs to another run."""
 
 
+class WriteError(GemfiError, OSError):
+    """A file for which the disk, or a quota, has no room; has the system's `errno`."""
+
+
 class NonFiniteLossError(GemfiError, ArithmeticError):
     """The loss became NaN or infinite; names the term, the step and the last good checkpoint."""
 

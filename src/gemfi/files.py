@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
-from gemfi.errors import CheckpointError
+from gemfi.errors import CheckpointError, WriteError
+
+_FULL: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}  # a quota's
 
 
 def read_json(path: Path, remedy: str) -> Any:
@@ -42,13 +46,57 @@ def _finite(value: Any) -> Any:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write bytes so that a reader, or a crash, sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write a file that takes the place of `path` at the end of the block.
+
+    If anything fails, on a full disk for example, `path` stays as it was and nothing else is left.
+    """
     temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
+    try:
+        with named(path):
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def appending(path: Path) -> Iterator[IO[bytes]]:
+    """A file that grows at its end, for good at the end of the block: it lasts through a power cut.
+
+    What a full disk has left of a record stays in the file: its reader must know a whole one.
+    """
+    with named(path), path.open("ab") as file:
+        yield file
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Name the file in the error of a full disk: the system's own does not say which it was.
+
+    Args:
+        path: of what is being written, as its user knows it.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.errno not in _FULL or isinstance(error, WriteError):
+            raise
+        failed = WriteError(
+            f"cannot write {path}: {os.strerror(error.errno)}; make room there and run again"
+        )
+        failed.errno = error.errno
+        raise failed from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -184,7 +184,9 @@ _COMPOSED: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
     Union: _union,
     types.UnionType: _union,
     tuple: _tuple,
+    list: lambda kinds, value, where: list(_tuple((*kinds, ...), value, where)),
     Mapping: _mapping,
+    dict: _mapping,
 }
 
 
@@ -196,7 +198,10 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
     accepted = (int, float) if hint is float else (hint,)
     if type(value) not in accepted:
         raise InputError(f"{where}: expected {_NUMBERS.get(hint, hint)}, got {_shown(value)}")
-    return hint(value)
+    try:
+        return hint(value)
+    except OverflowError:
+        raise InputError(f"{where}: {_shown(value)} is too large") from None
 
 
 def _shown(value: Any) -> str:

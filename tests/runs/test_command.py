@@ -138,17 +138,20 @@ def test_fresh_trains_again(capsys: Capture, monkeypatch: pytest.MonkeyPatch) ->
     assert Run.open(folder).training["steps"] == 32
 
 
-def test_ctrl_c_says_how_to_go_on(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_says_how_to_go_on(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, sent: signal.Signals, code: int
+) -> None:
     objective = GEM.objective
 
     def interrupting(self: GEM, batch: Any, at: Any) -> Any:
         if at.step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), sent)
         return objective(self, batch, at)
 
     with monkeypatch.context() as patch:
         patch.setattr(GEM, "objective", interrupting)
-        assert main(["train", "two-moons", *QUICK, "--fresh"]) == 130
+        assert main(["train", "two-moons", *QUICK, "--fresh"]) == code
     captured = capsys.readouterr()
     folder = captured.out.splitlines()[1].removeprefix("Run: ")
     first, last = captured.err.splitlines()[-2:]
@@ -291,7 +294,7 @@ def spoil(path: Path, keep: float) -> None:
     ("name", "message"),
     [
         (RECORD, "cannot read"),
-        (CHECKPOINT, "cannot read the checkpoint"),
+        (CHECKPOINT, "delete it to start the run again"),
         (METRICS, "cannot read"),
     ],
 )

@@ -19,7 +19,7 @@ from gemfi.errors import CheckpointError, InputError
 from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
 from gemfi.outliers import OutlierConfig
-from gemfi.training import TrainConfig, checkpoint, fit
+from gemfi.training import TrainConfig, fit
 from gemfi.training.batches import permutation
 from gemfi.training.folder import CHECKPOINT
 
@@ -262,13 +262,3 @@ def test_what_cannot_be_augmented_is_refused_before_anything_is_written(tmp_path
         train(build(), replace(CONFIG, augmentation=Augmentation(crop=8)), run_dir=folder)
     assert not folder.exists()
     fit(rows_model, moons.train, config=TrainConfig(epochs=1), run_dir=folder, progress=False)
-
-
-def test_a_checkpoint_of_an_older_format_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_FORMAT", 1)
-        train(build(), run_dir=tmp_path)
-    with pytest.raises(CheckpointError, match=r"format 2 \(found '1'\); use another run directory"):
-        train(build(), run_dir=tmp_path)

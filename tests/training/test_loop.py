@@ -24,8 +24,10 @@ from gemfi.spectral import Spectral
 from gemfi.training import TrainConfig, checkpoint, fit
 from gemfi.training.batches import permutation
 from gemfi.training.folder import CHECKPOINT, LOCK, LOG
+from gemfi.training.interrupt import Terminated
 from gemfi.training.optimizer import make_optimizer
 from gemfi.training.step import TrainingStep
+from support.kills import Killed, kill_at
 
 TASK = two_moons(n=120)
 CONFIG = TrainConfig(epochs=3, batch_size=32, learning_rate=5e-3)
@@ -183,22 +185,6 @@ def test_auxiliary_outliers_reach_the_objective_with_gradient() -> None:
 # -- checkpoints --------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    pass
-
-
-def kill_at(model: Model, step: int) -> None:
-    """Make the objective die at a step, as a kill would, with nothing saved on the way out."""
-    original = model.head.objective
-
-    def dying(batch: Any, at: Any) -> dict[str, Tensor]:
-        if at.step == step:
-            raise Killed
-        return original(batch, at)
-
-    model.head.objective = dying  # type: ignore[method-assign]
-
-
 @pytest.mark.parametrize("every", [None, 1, 5])
 def test_a_run_killed_at_any_step_resumes_bit_for_bit(tmp_path: Path, every: int | None) -> None:
     config = TrainConfig(
@@ -243,7 +229,13 @@ def test_a_finished_run_is_returned_at_once(tmp_path: Path) -> None:
     )
 
 
-def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sent", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+def test_a_signal_finishes_the_step_saves_and_resumes_exactly(
+    tmp_path: Path, sent: signal.Signals, raised: type[KeyboardInterrupt]
+) -> None:
+    before = signal.getsignal(sent)
     whole = build()
     train(whole)
     for step in (0, 3, 5, 11):  # 3 and 11 are the last steps of an epoch
@@ -253,18 +245,34 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(tmp_path: Path) -> N
 
         def interrupting(batch: Any, at: Any, step: int = step, go: Any = original) -> Any:
             if at.step == step:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), sent)
             return go(batch, at)
 
         model.head.objective = interrupting  # type: ignore[method-assign]
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as stopped:
             train(model, run_dir=folder)
+        assert type(stopped.value) is raised
         again = build()
         result = train(again, run_dir=folder)
         assert result.resumed_at == step + 1
         assert_same(whole, again)
         assert len(result.history) == 3
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(sent) is before
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_does_not_wait_for_the_step(tmp_path: Path, sent: signal.Signals) -> None:
+    model = build()
+
+    def impatient(*_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), sent)
+        pytest.fail("the step went on")
+
+    model.head.objective = impatient  # type: ignore[method-assign]
+    with pytest.raises(Terminated):
+        train(model, run_dir=tmp_path)
+    assert train(build(), run_dir=tmp_path).resumed_at == 0
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -364,7 +372,9 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / CHECKPOINT
     data = path.read_bytes()
     path.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "text": b"hello" * 99}[damage])
-    with pytest.raises(CheckpointError, match=f"cannot read the checkpoint .*{CHECKPOINT}"):
+    with pytest.raises(
+        CheckpointError, match=f"{CHECKPOINT} is (damaged|no safetensors file).*; delete it to"
+    ):
         train(build(), run_dir=tmp_path)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
@@ -29,7 +28,7 @@ import numpy.typing as npt
 
 from gemfi import locks
 from gemfi.errors import CheckpointError
-from gemfi.files import to_json, write_atomically
+from gemfi.files import appending, to_json, write_atomically
 from gemfi.plain import from_plain
 
 RECORDS: Final = "records.jsonl"
@@ -159,11 +158,9 @@ class RecordFile:
                 return
             kept = self.path.read_bytes() if self.path.exists() else b""
             end = kept.rfind(b"\n") + 1
-            with self.path.open("ab") as file:
+            with appending(self.path) as file:
                 file.truncate(end)
                 file.write(record.line().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
 
     def arrays(self, key: str) -> Path:
         """The file of a run's arrays."""

@@ -1,18 +1,11 @@
-"""The file of a bundle: safetensors, whose header holds a JSON text and a checksum of every byte.
-
-The checksum is the SHA-256 of the whole file with sixty-four zeros in its own place. It is looked
-at before anything else of the file is believed; so what is damaged is refused, wherever it is.
-"""
+"""The file of a bundle: safetensors, whose header has a JSON text and a checksum of every byte."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -20,6 +13,7 @@ from torch import Tensor
 
 from gemfi.errors import CheckpointError, InputError
 from gemfi.files import to_json, write_atomically
+from gemfi.sealed import CHECKSUM, UNSEALED, Seal, header_end
 
 ENDING: Final = ".safetensors"
 SCHEMA: Final = 2
@@ -27,10 +21,7 @@ SCHEMA: Final = 2
 
 LARGEST_HEADER: Final = 1 << 24  # bytes; what may be large, such as calibration data, is a tensor
 _KEY: Final = "gemfi"
-_LENGTH: Final = 8  # bytes of the header's length, at the beginning of every safetensors file
-_ZEROS: Final = b"0" * 64
-_PLACE: Final = re.compile(rb'"gemfi":"\{\\"checksum\\": \\"([0-9a-f]{64})\\"')
-_BLOCK: Final = 1 << 20
+_SEAL: Final = Seal(_KEY, "get it again from where it was made", LARGEST_HEADER)
 
 
 @dataclass(frozen=True)
@@ -65,21 +56,18 @@ def write_container(path: Path, header: Mapping[str, Any], tensors: Mapping[str,
     """
     check_ending(path)
     try:
-        text = to_json({"checksum": _ZEROS.decode(), "schema": SCHEMA, **header}, ensure_ascii=True)
+        text = to_json({CHECKSUM: UNSEALED, "schema": SCHEMA, **header}, ensure_ascii=True)
     except TypeError as error:
         raise InputError(f"metrics= and provenance= must be values of JSON: {error}") from error
     own = {name: each.detach().cpu().clone().contiguous() for name, each in tensors.items()}
-    data = bytearray(save(own, metadata={_KEY: text}))
-    end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+    data = save(own, metadata={_KEY: text})
+    end = header_end(data)
     if end > LARGEST_HEADER:
         raise InputError(
             f"the description of this model takes {end:,} bytes, and {LARGEST_HEADER:,} is the "
             "limit: leave some of metrics= and provenance= out"
         )
-    place = _PLACE.search(data, 0, end)
-    assert place is not None  # noqa: S101 - written a few lines above
-    data[place.start(1) : place.end(1)] = hashlib.sha256(data).hexdigest().encode()
-    write_atomically(path, bytes(data))
+    write_atomically(path, _SEAL.seal(data))
 
 
 def check_ending(path: Path) -> None:
@@ -99,53 +87,28 @@ def read_container(path: Path) -> Container:
     if not path.is_file():
         raise InputError(f"bundle {path} does not exist: no such file")
     with path.open("rb") as file:
-        raw = _raw_header(file, path)
+        raw = _SEAL.header(file, path)
         header = _described(raw, path)
         schema = _schema(header, path)
         if schema > 1:
-            _check_sum(file, raw, path)
+            _SEAL.check(file, raw, path)
     try:
         with safe_open(path, framework="pt") as tensors:
             shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise CheckpointError(f"{path} is damaged, or no safetensors file: {error}") from error
-    content = {key: value for key, value in header.items() if key not in {"checksum", "schema"}}
+    content = {key: value for key, value in header.items() if key not in {CHECKSUM, "schema"}}
     return Container(path, schema, content, shapes)
-
-
-def _raw_header(file: IO[bytes], path: Path) -> bytes:
-    size = path.stat().st_size
-    length = int.from_bytes(file.read(_LENGTH), "little")
-    if size < _LENGTH or length > size - _LENGTH or length > LARGEST_HEADER:
-        claimed = "" if size < _LENGTH else f" whose header claims {length:,} bytes"
-        raise CheckpointError(
-            f"{path} is no safetensors file, or a truncated one: {size:,} bytes{claimed}"
-        )
-    return file.read(length)
 
 
 def _described(raw: bytes, path: Path) -> dict[str, Any]:
     """What the header says of the model."""
-    outer = _parsed(raw, path)
-    metadata = outer.get("__metadata__")
-    text = metadata.get(_KEY) if isinstance(metadata, dict) else None
+    text = _SEAL.metadata(raw, path).get(_KEY)
     if not isinstance(text, str):
         raise CheckpointError(
             f"{path} holds tensors, but does not say of which model: it is no bundle of gemfi"
         )
-    return _parsed(text, path)
-
-
-def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:  # the second for JSON that is nested too deeply
-        raise CheckpointError(
-            f"{path} is damaged, or no safetensors file: its header is no JSON"
-        ) from error
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path} is damaged: its header is no mapping")
-    return found
+    return _SEAL.parsed(text, path)
 
 
 def _schema(header: dict[str, Any], path: Path) -> int:
@@ -160,20 +123,3 @@ def _schema(header: dict[str, Any], path: Path) -> int:
     if (schema == 1) == ("schema" in header):  # the first schema had another name for it
         raise CheckpointError(f"{path} is damaged: its schema is {schema}")
     return schema
-
-
-def _check_sum(file: IO[bytes], raw: bytes, path: Path) -> None:
-    place = _PLACE.search(raw)
-    digest = hashlib.sha256(len(raw).to_bytes(_LENGTH, "little"))
-    stated = None
-    if place is not None:
-        stated = place.group(1).decode()
-        raw = raw[: place.start(1)] + _ZEROS + raw[place.end(1) :]
-    digest.update(raw)
-    while block := file.read(_BLOCK):
-        digest.update(block)
-    if digest.hexdigest() != stated:
-        raise CheckpointError(
-            f"{path} is damaged: its bytes do not have the checksum that it states; get it again "
-            "from where it was made"
-        )

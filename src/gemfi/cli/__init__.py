@@ -7,8 +7,11 @@ To add a command, write the function (its docstring and arguments become `--help
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Final
 
 import tyro
@@ -25,6 +28,7 @@ from gemfi.cli.runs import evaluate, train
 from gemfi.cli.serve import serve
 from gemfi.demo import command
 from gemfi.errors import CheckFailedError, GemfiError
+from gemfi.training.interrupt import Terminated, terminable
 
 
 def demo(
@@ -71,23 +75,42 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 1 for a check that failed, 2 for bad input, 130."""
+    """Run a command; returns the exit code.
+
+    0; 1 for a check that failed; 2 for bad input; 130 after Ctrl-C, and 143 after SIGTERM.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments == ["--version"]:
         print(f"gemfi {__version__}")
         return 0
     try:
-        _run(arguments)
+        with terminable(), _short_warnings():
+            _run(arguments)
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (GemfiError, OSError) as error:
         print(f"gemfi: error: {error}", file=sys.stderr)
         return 1 if isinstance(error, CheckFailedError) else 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("gemfi: stopped", file=sys.stderr)
-        return 130
+        return 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
     return 0
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Print a warning as one line, without the place in the code that gave it."""
+    before = warnings.formatwarning
+
+    def short(message: Warning | str, *_where: object, **_line: object) -> str:
+        return f"gemfi: warning: {message}\n"
+
+    warnings.formatwarning = short
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _run(arguments: list[str]) -> None:

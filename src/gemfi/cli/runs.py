@@ -30,6 +30,10 @@ from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"
 _Whole = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=_RECIPES)]
+_Steps = Annotated[
+    int | None,
+    tyro.conf.arg(metavar="N", help_behavior_hint="(default: at the end of each epoch)"),
+]
 _Real = Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint=_RECIPES)]
 _Fractions = Annotated[
     tuple[float, ...] | None, tyro.conf.arg(metavar="X ...", help_behavior_hint=_RECIPES)
@@ -69,6 +73,8 @@ class Choices:
         weight_decay: on weight matrices.
         seed: of weights and training.
         select: keep the last epoch, or the one with the best validation NLL.
+        checkpoint_steps: save every so many steps, so that a kill loses no more than these. The
+            result is the same: a run that was begun can go on with another number.
         augmentation: of training images.
         preset: of gem-fi, a row of the paper's ablation or related work: see gemfi methods.
         outliers: another kind than the recipe's: none, vos as in the paper, halo with scrambled
@@ -93,6 +99,7 @@ class Choices:
     weight_decay: _Real = None
     seed: _Whole = None
     select: Annotated[Select | None, _one_of(Select)] = None
+    checkpoint_steps: _Steps = None
     augmentation: Annotated[_AugmentationName | None, _one_of(_AugmentationName)] = None
     preset: Annotated[str | None, _Name] = None
     outliers: Annotated[Kind | None, _one_of(Kind)] = None

@@ -36,6 +36,8 @@ from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_counters
 from gemfi.training.fingerprint import fingerprint
 from gemfi.training.folder import CHECKPOINT, LOCK, LOG
 from gemfi.training.members import MEMBER
+from gemfi.training.resuming import check_state, load_weights, read_state
+from gemfi.training.state import RunState
 from gemfi.training.step import TrainingStep
 
 RECORD: Final = "run.json"
@@ -64,10 +66,14 @@ class Record:
     sessions: tuple[Environment, ...]
 
     @property
+    def batches(self) -> int:
+        """Optimiser steps of an epoch."""
+        return batches_per_epoch(self.facts.train.n, self.spec.train.batch_size)
+
+    @property
     def steps(self) -> int:
         """Optimiser steps of the whole run."""
-        train = self.spec.train
-        return batches_per_epoch(self.facts.train.n, train.batch_size) * train.epochs
+        return self.batches * self.spec.train.epochs
 
     def write(self, folder: Path) -> None:
         """Whole or not at all."""
@@ -132,11 +138,11 @@ class Run:
         if not path.exists():
             raise CheckpointError(f"{folder}: {_unfinished(0, record.steps)}")
         snapshot = load_snapshot(path)
-        if not snapshot.counters["finished"]:
-            done = _unfinished(snapshot.counters["step"], record.steps)
-            raise CheckpointError(f"{folder}: {done}")
+        state = check_state(path, snapshot, record.spec.train.epochs, record.batches)
+        if not state.finished:
+            raise CheckpointError(f"{folder}: {_unfinished(state.step, record.steps)}")
         model = _rebuild(path, snapshot, record)
-        return cls(folder, record, model, training_facts(model, snapshot.counters))
+        return cls(folder, record, model, training_facts(model, state))
 
     def metrics(self) -> dict[str, Any]:
         """The contents of `metrics.json`."""
@@ -157,7 +163,7 @@ def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
         record.write(folder)
         return record
     record = Record.read(folder)
-    differing = differences(to_plain(record.spec), to_plain(spec))
+    differing = differences(record.spec.identity(), spec.identity())
     differing |= differences(to_plain(record.facts), to_plain(facts))
     if differing:
         raise CheckpointError(
@@ -187,7 +193,7 @@ def require_run_folder(folder: Path) -> None:
 def is_finished(folder: Path | str) -> bool:
     """Whether a folder holds a run whose training has ended."""
     path = Path(folder) / CHECKPOINT
-    return path.exists() and bool(load_counters(path)["finished"])
+    return path.exists() and read_state(path, load_counters(path)).finished
 
 
 def clear(folder: Path | str) -> None:
@@ -256,14 +262,14 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     return found
 
 
-def training_facts(model: Model, counters: dict[str, Any]) -> dict[str, Any]:
+def training_facts(model: Model, state: RunState) -> dict[str, Any]:
     """What training did, from the counters of its checkpoint."""
     return {
-        "steps": counters["step"],
-        "seconds": round(counters["seconds"], 3),
+        "steps": state.step,
+        "seconds": round(state.seconds, 3),
         "parameters": sum(each.numel() for each in model.parameters()),
-        "best_epoch": counters["best_epoch"],
-        "notes": counters["notes"],
+        "best_epoch": state.best_epoch,
+        "notes": state.notes,
     }
 
 
@@ -277,10 +283,7 @@ def _rebuild(path: Path, snapshot: Snapshot, record: Record) -> Model:
         "data": {"train": facts.train.checksum, "validation": facts.validation.checksum}
     }
     check_fingerprint(path, snapshot.fingerprint, wanted)
-    try:
-        step.load_state_dict(snapshot.groups["step"])
-    except RuntimeError as error:
-        raise CheckpointError(f"{path} does not fit this model: {error}") from error
+    load_weights(path, step, snapshot.groups["step"])
     model.sample_shape = facts.sample_shape
     model.sample_dtype = getattr(torch, facts.sample_dtype)
     return model.eval()

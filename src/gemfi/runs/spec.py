@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -129,10 +129,14 @@ class RunSpec:
         head = type(method(mapping["method"]).default_config())
         return from_plain(cls, mapping, where, head=head)
 
+    def identity(self) -> dict[str, Any]:
+        """What makes it this run, as JSON values: all but how often it is saved on the way."""
+        return replace(self, train=replace(self.train, checkpoint_steps=None)).to_plain()
+
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the whole spec."""
-        text = json.dumps(self.to_plain(), sort_keys=True)
+        """Eight hexadecimal digits of its identity."""
+        text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
     @property

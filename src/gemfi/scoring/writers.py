@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 from gemfi.data.readers.table import parquet_modules
 from gemfi.errors import InputError
-from gemfi.files import sync_folder, to_json
+from gemfi.files import replacing, to_json
 from gemfi.scoring.rows import Column
 
 Write = Callable[[Sequence[Sequence[Any]]], None]
@@ -26,16 +25,11 @@ def writer(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
         columns: names and types.
     """
     check_output(path)
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        with _FORMATS[path.suffix.lower()](temporary, columns) as write:
-            yield write
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        replacing(path) as temporary,
+        _FORMATS[path.suffix.lower()](temporary, columns) as write,
+    ):
+        yield write
 
 
 def check_output(path: Path, inputs: Sequence[Path] = ()) -> None:

@@ -2,7 +2,7 @@
 
 The file holds weights and buffers (spectral-norm vectors among them), the optimiser's moments, the
 outlier queues, every random generator and the best weights so far; its header holds the counters
-and a fingerprint of the run. No pickle is read or written.
+and a fingerprint of the run. Every byte is under a checksum. No pickle is read or written.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -21,8 +20,13 @@ from torch import Tensor
 from gemfi.differences import described, differences
 from gemfi.errors import CheckpointError
 from gemfi.files import write_atomically
+from gemfi.sealed import CHECKSUM, UNSEALED, Seal
 
-_FORMAT = 2  # 1 had no augmentation and no normalisation
+REMEDY: Final = "delete it to start the run again"
+_FORMAT: Final = 3  # 1 had no augmentation and no normalisation; 2 no checksum and no threads
+_KEY: Final = "gemfi-checkpoint"
+_SEAL: Final = Seal(_KEY, REMEDY)
+_SHOWN: Final = 300  # characters of what is wrong
 
 
 @dataclass
@@ -48,69 +52,77 @@ def save_snapshot(path: Path, snapshot: Snapshot) -> None:
         for name, tensor in members.items()
     }
     header = {
-        "format": str(_FORMAT),
-        "counters": json.dumps(snapshot.counters),
-        "fingerprint": json.dumps(snapshot.fingerprint, sort_keys=True),
-        "groups": json.dumps(list(snapshot.groups)),
+        CHECKSUM: UNSEALED,
+        "format": _FORMAT,
+        "counters": snapshot.counters,
+        "fingerprint": snapshot.fingerprint,
+        "groups": list(snapshot.groups),
     }
-    write_atomically(path, save(tensors, metadata=header))
+    write_atomically(path, _SEAL.seal(save(tensors, metadata={_KEY: json.dumps(header)})))
 
 
 def load_counters(path: Path) -> dict[str, Any]:
-    """The counters of a checkpoint, from its header alone."""
-    counters: dict[str, Any] = json.loads(_read(path, whole=False)[0]["counters"])
-    return counters
+    """The counters of a checkpoint whose every byte was checked."""
+    return _read_header(path).counters
 
 
 def load_snapshot(path: Path) -> Snapshot:
-    """Read a checkpoint whole."""
-    header, tensors = _read(path, whole=True)
-    groups: dict[str, dict[str, Tensor]] = {name: {} for name in json.loads(header["groups"])}
-    for name, tensor in tensors.items():
-        group, _, member = name.partition("/")
-        groups[group][member] = tensor
-    return Snapshot(json.loads(header["counters"]), json.loads(header["fingerprint"]), groups)
-
-
-def _read(path: Path, *, whole: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """The header of a checkpoint of our format and, if wanted, its tensors."""
+    """Read a checkpoint whole, and refuse one that is damaged."""
+    snapshot = _read_header(path)
     try:
         with safe_open(path, framework="pt") as file:
-            header: dict[str, str] = file.metadata() or {}
-            names = file.keys() if whole else ()
-            tensors = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"cannot read the checkpoint {path}: {error}; delete it to start the run again"
-        ) from error
-    if header.get("format") != str(_FORMAT):
-        raise CheckpointError(
-            f"{path} is not a checkpoint of format {_FORMAT} (found {header.get('format')!r}); use "
-            "another run directory, or delete it to start the run again"
-        )
-    return header, tensors
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+        # the last three where the header names a type that torch lacks
+        raise damaged(path, str(error)) from error
+    for name, tensor in tensors.items():
+        group, _, member = name.partition("/")
+        if group not in snapshot.groups:
+            raise damaged(path, f"it has a tensor {name!r} of no group")
+        snapshot.groups[group][member] = tensor
+    return snapshot
+
+
+def damaged(path: Path, why: str) -> CheckpointError:
+    """The error of a checkpoint that cannot be what was saved, in one line."""
+    text = " ".join(why.split())
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return CheckpointError(f"{path} is damaged: {shown}; {REMEDY}")
+
+
+def _read_header(path: Path) -> Snapshot:
+    """Everything of a checkpoint but its tensors, whose bytes are checked."""
+    try:
+        with path.open("rb") as file:
+            raw = _SEAL.header(file, path)
+            metadata = _SEAL.metadata(raw, path)
+            text = metadata.get(_KEY)
+            header = _SEAL.parsed(text, path) if isinstance(text, str) else metadata
+            if header.get("format") != _FORMAT:
+                raise CheckpointError(
+                    f"{path} is not a checkpoint of format {_FORMAT} (found "
+                    f"{header.get('format')!r}); use another run directory, or {REMEDY}"
+                )
+            _SEAL.check(file, raw, path)
+    except OSError as error:
+        raise CheckpointError(f"cannot read the checkpoint {path}: {error}; {REMEDY}") from error
+    names = header.get("groups")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise damaged(path, "its header does not list the groups of tensors")
+    for name in ("counters", "fingerprint"):
+        if not isinstance(header.get(name), dict):
+            raise damaged(path, f"its header has no {name}")
+    return Snapshot(header["counters"], header["fingerprint"], {name: {} for name in names})
 
 
 def check_fingerprint(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse to resume another run; says which settings differ."""
-    differing = differences(found, json.loads(json.dumps(wanted)))
+    try:
+        differing = differences(found, json.loads(json.dumps(wanted)))
+    except RecursionError:
+        raise damaged(path, "its fingerprint is nested too deeply") from None
     if differing:
         raise CheckpointError(
             f"{path} belongs to another run ({described(differing)}); use another run directory or "
             "delete it"
         )
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state as flat names."""
-    state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
-    return {f"{index}.{key}": value for index, slot in state.items() for key, value in slot.items()}
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of `optimizer_tensors`."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        index, _, key = name.partition(".")
-        state.setdefault(int(index), {})[key] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -36,7 +36,7 @@ def fingerprint(
         "method": model.head.info.name,
         "head": asdict(model.head.config),
         "outliers": asdict(step.outliers),
-        "train": asdict(config),
+        "train": _train(config),
         "normalisation": _normalisation(model),
         "backbone": _digest(repr(model.backbone)),
         "parameters": _digest(
@@ -46,6 +46,13 @@ def fingerprint(
         # the checkpoint need not hold these weights
         **({"frozen": weights_digest(model.backbone)} if frozen else {}),
     }
+
+
+def _train(config: TrainConfig) -> dict[str, Any]:
+    """How often a run is saved does not change what it computes."""
+    plain = asdict(config)
+    del plain["checkpoint_steps"]
+    return plain
 
 
 def _normalisation(model: Model) -> dict[str, list[float]] | None:

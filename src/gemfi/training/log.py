@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from gemfi.files import to_json, write_atomically
+from gemfi.errors import CheckpointError
+from gemfi.files import appending, to_json, write_atomically
+
+_NUMBERS: Final = ("epoch", "loss", "learning_rate", "seconds")  # of the record of an epoch
 
 
 class RunLog:
@@ -19,24 +22,54 @@ class RunLog:
     def rewind(self, step: int, *, finished: bool) -> None:
         """Keep the records up to a step; what a killed run wrote after its checkpoint goes.
 
-        A last line that was cut off by the kill is dropped with them.
+        A last line that was cut off by the kill is dropped with them; any other line that is no
+        record is a CheckpointError.
         """
         if self.path is None or not self.path.exists():
             return
-        kept = []
-        for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True):
-            if not line.endswith("\n"):
-                break
-            record = json.loads(line)
-            if record["step"] <= step and (finished or "finished" not in record):
-                kept.append(record)
-        self.records = kept
-        text = "".join(to_json(record) + "\n" for record in kept)
+        whole = self.path.read_bytes().split(b"\n")[:-1]
+        records = [_record(line, f"{self.path} line {n}") for n, line in enumerate(whole, start=1)]
+        self.records = [
+            record
+            for record in records
+            if record["step"] <= step and (finished or "finished" not in record)
+        ]
+        text = "".join(to_json(record) + "\n" for record in self.records)
         write_atomically(self.path, text.encode())
 
     def write(self, **record: Any) -> None:
         """Add one record; it must have a `step`."""
         self.records.append(record)
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(to_json(record) + "\n")
+            with appending(self.path) as file:
+                file.write(to_json(record).encode() + b"\n")
+
+
+def _record(line: bytes, where: str) -> dict[str, Any]:
+    """A line of the log, or an error that says which one is none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:  # the first of UTF-8 as well
+        raise _damaged(where, "it is no JSON") from error
+    if not isinstance(record, dict) or not _is_number(record.get("step")):
+        raise _damaged(where, "it has no step")
+    if "finished" in record:
+        return record
+    for name in _NUMBERS:
+        if not _is_number(record.get(name)):
+            raise _damaged(where, f"it has no {name}")
+    terms = record.get("terms")
+    if not isinstance(terms, dict) or not all(map(_is_number, terms.values())):
+        raise _damaged(where, "it has no terms of the loss")
+    return record
+
+
+def _damaged(where: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{where} is damaged: {why}; put a whole copy of the file there, or delete it and the "
+        "checkpoint beside it to start the run again"
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

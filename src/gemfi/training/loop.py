@@ -21,7 +21,7 @@ from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
-from gemfi.training import checkpoint
+from gemfi.training import checkpoint, resuming
 from gemfi.training.batches import Features, batches_per_epoch, permutation
 from gemfi.training.checks import check_outliers, check_run
 from gemfi.training.config import TrainConfig
@@ -60,9 +60,11 @@ def fit(
     """Train a model in place, then fit its statistics.
 
     With a `run_dir` the run is resumable: called again with the same arguments it goes on from its
-    checkpoint, bit for bit, and returns at once if it had finished. Ctrl-C finishes the step, saves
-    and raises KeyboardInterrupt. Dropout draws from torch's global generator (which is restored
-    afterwards), so that two runs in two threads of one process would disturb each other.
+    checkpoint, bit for bit, and returns at once if it had finished. Ctrl-C and SIGTERM finish the
+    step, save and raise KeyboardInterrupt. With another number of torch's threads than before it
+    goes on as well, but warns, and says so in its notes: its weights are then its own. Dropout
+    draws from torch's global generator (which is restored afterwards), so that two runs in two
+    threads of one process would disturb each other.
 
     The features of a `Frozen` backbone are computed once, in full precision, and its head trains on
     them; but with an augmentation the backbone runs in every step.
@@ -236,7 +238,7 @@ class _Trainer:
         self._pause(interrupted, due=self.config.checkpoint_steps is None or self._due())
 
     def _pause(self, interrupted: threading.Event, *, due: bool) -> None:
-        """Between steps: save where due, and leave where Ctrl-C asked for it."""
+        """Between steps: save where due, and leave where a signal asked for it."""
         if due or interrupted.is_set():
             self._save()
         if interrupted.is_set():
@@ -311,7 +313,7 @@ class _Trainer:
             self.model.eval()
             notes = self.model.head.fit_statistics(Features(self.model, self.train), validation)
         self.state.seconds += time.perf_counter() - started
-        notes = [*self.notes, *self.model.head.notes(), *notes]
+        notes = [*self.state.notes, *self.notes, *self.model.head.notes(), *notes]
         self.state.notes, self.state.finished, self.best = notes, True, {}
         self.log.write(step=self.state.step, finished=True, notes=notes)
         self._save()
@@ -352,7 +354,7 @@ class _Trainer:
             return
         groups = {
             "step": self.step.state_dict(),
-            "optimizer": checkpoint.optimizer_tensors(self.optimizer),
+            "optimizer": resuming.optimizer_tensors(self.optimizer),
             "generators": {
                 "torch": torch.get_rng_state(),
                 "run": self.generator.get_state(),
@@ -366,14 +368,12 @@ class _Trainer:
     def _restore(self, path: Path) -> None:
         snapshot = checkpoint.load_snapshot(path)
         checkpoint.check_fingerprint(path, snapshot.fingerprint, self.fingerprint)
-        try:
-            self.step.load_state_dict(snapshot.groups["step"])
-        except RuntimeError as error:
-            raise CheckpointError(f"{path} does not fit this model: {error}") from error
-        checkpoint.restore_optimizer(self.optimizer, snapshot.groups["optimizer"])
+        self.state = resuming.check_state(path, snapshot, self.config.epochs, self.batches)
+        resuming.restore(path, snapshot, self.step, self.optimizer)
         torch.set_rng_state(snapshot.groups["generators"]["torch"])
         self.generator.set_state(snapshot.groups["generators"]["run"])
         self.best = snapshot.groups["best"]
-        self.state = RunState(**snapshot.counters)
         self.resumed_at = self.saved_at = self.state.step
         self.log.rewind(self.state.step, finished=self.state.finished)
+        begun = self.state.step > 0 or bool(self.whole.members())
+        resuming.note_threads(path, self.state, begun=begun)

@@ -24,3 +24,10 @@ def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Optimizer:
         return torch.optim.SGD(groups, lr=rate, weight_decay=decay, momentum=_MOMENTUM)
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     return kind(groups, lr=rate, weight_decay=decay, fused=True)
+
+
+def state_names(optimizer: torch.optim.Optimizer) -> set[str]:
+    """What an optimiser of `make_optimizer` keeps of each parameter that has met a gradient."""
+    if isinstance(optimizer, torch.optim.SGD):
+        return {"momentum_buffer"}
+    return {"step", "exp_avg", "exp_avg_sq"}

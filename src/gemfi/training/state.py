@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+import torch
+
+from gemfi.errors import InputError
+from gemfi.plain import from_plain
 
 
 @dataclass(frozen=True)
@@ -38,5 +44,45 @@ class RunState:
     best_nll: float | None = None
     best_epoch: int | None = None
     finished: bool = False
+    threads: int = field(default_factory=torch.get_num_threads)  # of torch; sums depend on it
     notes: list[str] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)  # of the loss terms in this epoch
+
+    @classmethod
+    def read(cls, counters: Any) -> RunState:
+        """The inverse of `asdict`; an InputError names a field that is missing or of another type.
+
+        Args:
+            counters: JSON values.
+        """
+        state = from_plain(cls, counters, "counters")
+        for each in fields(cls):
+            if each.name not in counters:
+                raise InputError(f"counters.{each.name} is missing")
+        return state
+
+    def check(self, epochs: int, batches: int) -> None:
+        """Raise an InputError that says what no such run can have counted.
+
+        Args:
+            epochs: of the whole run.
+            batches: steps of an epoch.
+        """
+        steps = epochs * batches
+        ended, within = divmod(self.step, batches)
+        kept, nll = self.best_epoch, self.best_nll
+        # one that keeps its best epoch may end early, after a whole epoch
+        ends = self.step == steps or (kept is not None and within == 0)
+        sums = list(self.sums.values())
+        for possible, counted in (
+            (0 <= self.step <= steps, f"step {self.step} of {steps}"),
+            (math.isfinite(self.seconds) and self.seconds >= 0, f"{self.seconds} seconds"),
+            (self.threads >= 1, f"{self.threads} threads"),
+            ((kept is None) == (nll is None), f"best epoch {kept} with NLL {nll}"),
+            (kept is None or 0 <= kept < ended, f"best epoch {kept} of {ended} that have ended"),
+            (ends or not self.finished, f"the end at step {self.step} of {steps}"),
+            (bool(sums) == bool(within), f"{len(sums)} sums after {within} steps of an epoch"),
+            (all(map(math.isfinite, sums)), f"sums {sums}"),
+        ):
+            if not possible:
+                raise InputError(f"counters: {counted} cannot be")

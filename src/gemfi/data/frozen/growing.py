@@ -12,13 +12,13 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from gemfi.data.frozen.stored import digest_line, tensor_bytes
-from gemfi.files import sync_folder, write_atomically
+from gemfi.files import appending, sync_folder, write_atomically
 
 NAME: Final = "features"
 """The tensor in the file."""
@@ -51,13 +51,11 @@ class Growing:
     def append(self, rows: Tensor) -> None:
         """Add the next rows (B, D) for good: they last through a kill, and a power cut."""
         block = tensor_bytes(rows.contiguous())
-        with self.part.open("ab") as file:
+        with appending(self.part) as file:
             file.write(block)
-            _flush(file)
         # after the rows: a line for a block that is not there would be found out, but cost a block
-        with self.journal.open("ab") as file:
+        with appending(self.journal) as file:
             file.write(_line(len(rows), block))
-            _flush(file)
         self._digest.update(block)
         self.done += len(rows)
 
@@ -67,7 +65,8 @@ class Growing:
         with self.part.open("r+b") as file:
             file.seek(place)
             file.write(self._digest.hexdigest().encode())
-            _flush(file)
+            file.flush()
+            os.fsync(file.fileno())
         self.part.replace(self.file)
         sync_folder(self.file.parent)
         self.journal.unlink()
@@ -117,8 +116,3 @@ def _header(rows: int, width: int, name: str) -> bytes:
 
 def _line(rows: int, block: bytes | memoryview) -> bytes:
     return f"{rows} {hashlib.blake2b(block, digest_size=16).hexdigest()}\n".encode()
-
-
-def _flush(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())

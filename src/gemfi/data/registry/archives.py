@@ -27,7 +27,7 @@ from typing import IO, Any, Final, Self
 from tqdm import tqdm
 
 from gemfi.errors import InputError
-from gemfi.files import sync_folder, to_json, write_atomically
+from gemfi.files import named, sync_folder, to_json, write_atomically
 
 MAX_BYTES: Final = 8 * 2**30
 """What an archive may unpack to."""
@@ -303,7 +303,7 @@ def _place(entry: _Entry, path: Path, archive: Path) -> bool:
 def _copy(entry: _Entry, path: Path, archive: Path, bar: Any) -> FileMark:
     digest = hashlib.sha256()
     size = 0
-    with path.open("xb") as file:
+    with named(path), path.open("xb") as file:
         for chunk in _chunks(entry, archive):
             size += len(chunk)
             digest.update(chunk)

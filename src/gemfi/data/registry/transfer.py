@@ -20,7 +20,7 @@ from gemfi.data.registry.archives import byte_bar
 from gemfi.data.registry.checksums import difference
 from gemfi.data.registry.record import RemoteFile
 from gemfi.errors import DownloadError, InputError
-from gemfi.files import sync_folder, to_json, write_atomically
+from gemfi.files import named, sync_folder, to_json, write_atomically
 
 _CHUNK: Final = 2**18
 _CONTENT_RANGE: Final = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
@@ -130,7 +130,7 @@ class Transfer:
         self.kept = start if self.kept is None else min(start, self.kept)
         size = start
         bar = byte_bar(self.target.name, self.show, self.total, start)
-        with bar, self.part.open("ab" if start else "wb") as file:
+        with bar, named(self.part), self.part.open("ab" if start else "wb") as file:
             if not start:
                 mark = {"url": self.url, "version": _version(answer.headers)}
                 write_atomically(self.meta, to_json(mark).encode())

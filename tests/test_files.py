@@ -1,0 +1,105 @@
+"""Files on a full disk: whole or not at all, and named in the error."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+import torch
+
+from gemfi.bench.records import write_arrays
+from gemfi.data.frozen.growing import Growing
+from gemfi.errors import WriteError
+from gemfi.files import appending, named, replacing, write_atomically
+from gemfi.scoring.writers import writer
+from support.disks import full_disk
+
+LIMIT = 4096
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.json"
+    write_atomically(path, b"old")
+    with full_disk(LIMIT), pytest.raises(WriteError) as error:
+        write_atomically(path, b"x" * (LIMIT + 1))
+    assert str(error.value) == f"cannot write {path}: File too large; make room there and run again"
+    assert error.value.errno == errno.EFBIG
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_space_left_is_told_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, data: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(WriteError, match=r"cannot write .*/a: No space left on device; make room"):
+        write_atomically(tmp_path / "a", b"x" * 99)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+    def fail(temporary: Path) -> None:
+        temporary.write_bytes(b"half")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "a") as temporary:
+        fail(temporary)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_errors_keep_their_names(tmp_path: Path) -> None:
+    """An error of reading, in the middle of writing, is not taken for one of writing."""
+    with pytest.raises(FileNotFoundError, match="absent"), named(tmp_path / "a"):
+        (tmp_path / "absent").read_bytes()
+
+
+def test_what_is_appended_is_named_too(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with (
+        full_disk(LIMIT),
+        pytest.raises(WriteError, match=f"cannot write {path}: "),
+        appending(path) as file,
+    ):
+        file.write(b"x" * (LIMIT + 1))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("rows", [300, 20_000])  # refused when it is closed, and on the way
+def test_results_are_whole_or_not_there(tmp_path: Path, ending: str, rows: int) -> None:
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"out{ending}"
+    with (
+        full_disk(LIMIT),
+        pytest.raises(WriteError, match=f"cannot write {path}: "),
+        writer(path, [("name", str), ("value", float)]) as write,
+    ):
+        write([[f"{index} {'x' * 40}", index / 7] for index in range(rows)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_of_a_bench_are_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    noise = torch.rand(5_000).numpy()
+    with full_disk(LIMIT), pytest.raises(WriteError, match=f"cannot write {path}: "):
+        write_arrays(path, {"test": {"score": noise}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_features_that_did_not_fit_go_on_when_there_is_room(tmp_path: Path) -> None:
+    rows = torch.arange(40 * 64, dtype=torch.float32).view(40, 64)  # 10 KB
+    growing = Growing(tmp_path / "z.safetensors", 40, 64)
+    growing.append(rows[:10])
+    with full_disk(LIMIT), pytest.raises(WriteError, match=r"cannot write .*/z\.part: "):
+        growing.append(rows[10:])
+    again = Growing(tmp_path / "z.safetensors", 40, 64)
+    assert again.done == 10
+    again.append(rows[10:])
+    again.finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["z.safetensors"]
