@@ -121,7 +121,7 @@ def test_a_network_without_a_token_is_asked_for(
     from gemfi.serve import logs, running  # noqa: PLC0415
 
     monkeypatch.setattr(logs, "log_to_stderr", lambda: None)
-    monkeypatch.setattr(running, "run", lambda _, listening, *rest: listening.close())
+    monkeypatch.setattr(running, "run", lambda _, listening, *_rest: listening.close())
     beyond = ["serve", "--demo", "--port", "0", "--host", "0.0.0.0"]  # noqa: S104
     line = refused(beyond, capsys)
     assert "--token-file" in line

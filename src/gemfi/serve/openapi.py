@@ -55,6 +55,8 @@ def predict_documents(service: Service) -> dict[str, Any]:
     answers = {200: {"model": schemas.Answer, "description": "The predictions."}}
     return {
         "summary": "Ask the model",
+        "description": "Each input has its prediction, in order. Requests that come together share "
+        "a pass of the model.",
         "responses": {
             **answers,
             **errors(service, 400, 408, 413, 415, 422, 429, 504),
@@ -68,6 +70,7 @@ def model_documents(service: Service) -> dict[str, Any]:
     answers = {200: {"model": schemas.ModelAbout, "description": "What is served."}}
     return {
         "summary": "What is served",
+        "description": "The classes, what an input is, how it decides, and the limits.",
         "responses": {**answers, **errors(service)},
         "openapi_extra": _security(service),
     }
@@ -89,7 +92,8 @@ def metrics_documents(service: Service) -> dict[str, Any]:
     """The arguments of the route GET /metrics."""
     text = {CONTENT_TYPE: {"schema": {"type": "string"}}}
     return {
-        "summary": "How it goes, for Prometheus",
+        "summary": "How it goes",
+        "description": "In the text format of Prometheus.",
         "responses": {
             200: {"description": "Prometheus text.", "content": text},
             **errors(service),
@@ -102,6 +106,7 @@ def health_documents() -> dict[str, Any]:
     """The arguments of the route GET /healthz."""
     return {
         "summary": "Whether the server answers",
+        "description": "For load balancers and probes.",
         "responses": {
             200: {"model": schemas.Health, "description": "It does."},
             **{
