@@ -109,7 +109,7 @@ def test_a_log_that_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     handler = logs.SteadyHandler(text)
     handler.setFormatter(logs.JsonLines())
-    logger = logging.Logger("x")
+    logger = logging.Logger("x")  # noqa: LOG001 - not one that others hear
     logger.addHandler(handler)
     for step in range(2500):  # a thousand a second
         now = step / 1000
@@ -128,7 +128,7 @@ def test_a_log_that_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_log_of_many_kinds_forgets_the_old(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     handler = logs.SteadyHandler(text)
-    logger = logging.Logger("x")
+    logger = logging.Logger("x")  # noqa: LOG001 - not one that others hear
     logger.addHandler(handler)
     for kind in range(1000):
         logger.warning(f"kind {kind}")  # noqa: G004

@@ -16,7 +16,7 @@ ROW = {"input": [1, 2, 3, 4]}
     [
         "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.nip.io",
         "192.168.1.5", "evil@localhost", "localhost@evil.example", "localhost:x", "[::1", "[evil]",
-        "", " ", "localhost/", "127.1", "0.0.0.0",
+        "", " ", "localhost/", "127.1", "0.0.0.0",  # noqa: S104
     ],
 )  # fmt: skip
 def test_other_hosts(row_client: TestClient, host: str) -> None:
@@ -40,7 +40,7 @@ def test_hosts_that_are_allowed(rows: Bundle, open_client: Open) -> None:
         error(client.get("/healthz", headers={"Host": host}), 421, "wrong_host")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
 def test_every_address_but_no_name(rows: Bundle, open_client: Open, host: str) -> None:
     """No name service can point an address elsewhere."""
     client = open_client(rows, host=host)

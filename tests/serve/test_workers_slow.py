@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ class Clients:
                 assert status == 200, answer
                 self.seen[self._models.which(answer)] += 1
 
-    def __enter__(self) -> Clients:
+    def __enter__(self) -> Self:
         for each in self._threads:
             each.start()
         return self
