@@ -31,6 +31,10 @@ def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--demo", "--policy", "sense=1"], "unknown 'sense'"),
         (["--demo", "--policy", "youden"], "MNIST (train) is not here"),
         (["--demo", "--max-batch", "0"], "max_batch must be"),
+        (["--demo", "--workers", "0"], "workers must be"),
+        (["--demo", "--allow-hosts", "http://x"], "names without scheme and port"),
+        (["--demo", "--tls-cert", "x"], "TLS needs both"),
+        (["--demo", "--tls-cert", "x", "--tls-key", "y"], "cannot use the certificate x"),
         (["--demo", "--token-file", "nowhere"], "cannot read the token in nowhere"),
         (["--demo", "--port", "99999"], "cannot listen at 127.0.0.1, port 99999"),
         (["--demo", "--host", "999.1.1.1"], "cannot listen at 999.1.1.1"),
@@ -97,27 +101,34 @@ def test_options_reach_the_app(monkeypatch: pytest.MonkeyPatch, capsys: Capture)
 
     seen: dict[str, Any] = {}
     monkeypatch.setattr(logs, "log_to_stderr", lambda: None)
-    monkeypatch.setattr(running, "run", lambda app, listening: seen.update(app=app, at=listening))
+    monkeypatch.setattr(
+        running, "run", lambda app, listening, *_: seen.update(app=app, at=listening)
+    )
     arguments = "serve --demo --port 0 --policy false_alarm=0.2 --max-batch 7 --max-wait 0.5"
     assert main([*arguments.split(), "--max-bytes", "999"]) == 0
     service = seen["app"].state.service
     assert (service.settings.max_batch, service.settings.max_bytes) == (7, 999)
     assert service.batcher.max_wait == 0.0005
-    assert service.policy.level == 0.2
+    assert service.loaded.policy.level == 0.2
     port = seen["at"].getsockname()[1]
     seen["at"].close()
     assert f"serves mnist-gem-fi (gem-fi) at http://127.0.0.1:{port}." in capsys.readouterr().out
 
 
-def test_a_network_without_a_token_is_told(
+def test_a_network_without_a_token_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     from gemfi.serve import logs, running  # noqa: PLC0415
 
     monkeypatch.setattr(logs, "log_to_stderr", lambda: None)
-    monkeypatch.setattr(running, "run", lambda _, listening: listening.close())
-    assert main(["serve", "--demo", "--port", "0", "--host", "0.0.0.0"]) == 0  # noqa: S104
+    monkeypatch.setattr(running, "run", lambda _, listening, *_rest: listening.close())
+    beyond = ["serve", "--demo", "--port", "0", "--host", "0.0.0.0"]  # noqa: S104
+    line = refused(beyond, capsys)
+    assert "--token-file" in line
+    assert "--without-token" in line
+    assert main([*beyond, "--without-token"]) == 0
     assert "without a token" in capsys.readouterr().out
     monkeypatch.setenv(TOKEN, "a-token-of-the-tests")
-    assert main(["serve", "--demo", "--port", "0", "--host", "0.0.0.0"]) == 0  # noqa: S104
+    assert main(beyond) == 0
     assert "ask for the token" in capsys.readouterr().out
+    assert "leave it or --without-token out" in refused([*beyond, "--without-token"], capsys)

@@ -37,7 +37,7 @@ def open_client() -> Iterator[Open]:
 
         def opened(bundle: Bundle, **settings: object) -> TestClient:
             app = create_app(bundle, Settings(**settings))  # type: ignore[arg-type]
-            client = TestClient(app, raise_server_exceptions=False)
+            client = TestClient(app, "http://localhost", raise_server_exceptions=False)
             return stack.enter_context(client)
 
         yield opened

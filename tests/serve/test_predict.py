@@ -141,7 +141,7 @@ def test_levels_of_neighbours_do_not_mix(rows: Bundle) -> None:
     async def all_at_once() -> list[str]:
         app = create_app(rows, Settings())
         transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             requests = [
                 client.post(
                     "/v1/predict" + ("" if level is None else f"?false_alarm={level}"),

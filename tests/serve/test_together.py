@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from gemfi.bundle import Bundle
 from gemfi.serve.app import create_app
-from gemfi.serve.predictor import Question, Reply
-from gemfi.serve.service import Service
+from gemfi.serve.predictor import Reply
+from gemfi.serve.service import Asked, Service, run_together
 from gemfi.serve.settings import Settings
 from support.served import JSON, Open, error, post
 
@@ -38,19 +38,19 @@ def test_slow_bodies(rows: Bundle) -> None:
 
 def client_of(app: Any) -> httpx2.AsyncClient:
     transport = httpx2.ASGITransport(app=app)
-    return httpx2.AsyncClient(transport=transport, base_url="http://test")
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
 
 
 class Held:
     """Holds the model up until it is let go."""
 
     def __init__(self, service: Service) -> None:
-        self.open, self._run = threading.Event(), service.predictor.run
+        self.open = threading.Event()
         service.batcher._run = self
 
-    def __call__(self, questions: Sequence[Question]) -> list[Reply]:
+    def __call__(self, asked: Sequence[Asked]) -> list[Reply]:
         assert self.open.wait(10)
-        return self._run(questions)
+        return run_together(asked)
 
 
 def test_slow_answers(rows: Bundle) -> None:
@@ -166,7 +166,7 @@ def test_an_unexpected_error_tells_nothing(
     assert error(answer, 500, "internal") == ("the server failed; its log knows why", None)
     assert "secret" not in answer.text
     assert "secret" in caplog.text
-    service.batcher._run = service.predictor.run
+    service.batcher._run = run_together
     assert post(client, '{"input": [1,2,3,4]}').status_code == 200
 
 
@@ -192,7 +192,8 @@ def test_nobody_is_answered_who_has_gone(rows: Bundle) -> None:
 
         scope = {
             "type": "http", "method": "POST", "path": "/v1/predict", "raw_path": b"/v1/predict",
-            "query_string": b"", "headers": [(b"content-type", b"application/json")],
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
             "http_version": "1.1", "scheme": "http", "root_path": "", "client": None,
             "server": ("test", 80), "asgi": {"version": "3.0"},
         }  # fmt: skip

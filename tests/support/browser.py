@@ -20,6 +20,7 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
     "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run",
+    "--disable-quic",
     "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
     "--disable-extensions", "--disable-sync", "--hide-scrollbars", "--force-color-profile=srgb",
 )  # fmt: skip

@@ -9,17 +9,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
 from gemfi.serve.answers import finite
-from gemfi.serve.service import Service
+from gemfi.serve.formats import InputFormat
 from gemfi.style import method_label
 
 _FOLDERS: Final = re.compile(r"""(?<![^\s"'])[^\s"']*[\\/]""")  # looked for once a word
 
 
-def about(service: Service) -> dict[str, Any]:
+def about(
+    bundle: Bundle, policy: Policy | None, form: InputFormat, limits: dict[str, int]
+) -> dict[str, Any]:
     """The model, what it takes, how it decides, and the limits of the server."""
-    bundle, settings = service.bundle, service.settings
     info, head = bundle.info, bundle.model.head
     return {
         "name": bundle.name,
@@ -30,22 +32,18 @@ def about(service: Service) -> dict[str, Any]:
         "classes": list(info.class_names),
         "feature_names": None if info.feature_names is None else list(info.feature_names),
         "input": {
-            "kind": service.form.kind,
-            "shape": list(service.form.shape),
-            "dtype": service.form.dtype,
+            "kind": form.kind,
+            "shape": list(form.shape),
+            "dtype": form.dtype,
         },
-        "policy": None if service.policy is None else policy_about(service.policy),
+        "policy": None if policy is None else policy_about(policy),
         "references": {
             name: finite(np.asarray(values, np.float64))
             for name, values in bundle.references.items()
         },
         "metrics": _plain(info.metrics),
         "provenance": _plain(info.provenance),
-        "limits": {
-            "batch": settings.max_inputs,
-            "bytes": settings.max_bytes,
-            "pixels": settings.max_pixels,
-        },
+        "limits": limits,
     }
 
 
@@ -63,10 +61,15 @@ def policy_about(policy: Policy) -> dict[str, Any]:
     }
 
 
+def without_folders(text: str) -> str:
+    """A text with no more of each path than its last part."""
+    return _FOLDERS.sub("", text)
+
+
 def _plain(value: Any) -> Any:
     """Nested mappings and sequences as dicts and lists, of paths no more than their last part."""
     if isinstance(value, Mapping):
         return {_plain(str(key)): _plain(inner) for key, inner in value.items()}
     if isinstance(value, str):
-        return _FOLDERS.sub("", value)
+        return without_folders(value)
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

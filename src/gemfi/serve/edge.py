@@ -1,4 +1,4 @@
-"""What every request passes: its id, the token, the headers of its answer, its line in the log."""
+"""What every request passes: its id, where it comes from, the token, its headers and its log."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gemfi.files import to_json
 from gemfi.serve.bodies import DisconnectedError
+from gemfi.serve.connections import Gate
 from gemfi.serve.gauges import METHODS, OTHER, Gauges
 from gemfi.serve.logs import log
+from gemfi.serve.origins import Origins
 from gemfi.serve.problems import ProblemError
+from gemfi.serve.settings import Settings
 
 RECORD: Final = "gemfi"
 """Where a request's record is in its scope."""
@@ -32,6 +35,7 @@ SECURITY_HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _GUARDED: Final = re.compile(r"/(v1|metrics)(/|$)")
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _CLIENT_GONE: Final = 499
@@ -70,11 +74,13 @@ class Edge:
     Args:
         app: what is inside.
         gauges: that count the requests.
-        token: that /v1 and /metrics ask for; None for none.
+        gate: that counts the connections.
+        settings: the token that /v1 and /metrics ask for, and the hosts that are answered.
     """
 
-    def __init__(self, app: ASGIApp, gauges: Gauges, token: bytes | None) -> None:
-        self.app, self.gauges, self.token = app, gauges, token
+    def __init__(self, app: ASGIApp, gauges: Gauges, gate: Gate, settings: Settings) -> None:
+        self.app, self.gauges, self.gate = app, gauges, gate
+        self.token, self.origins = settings.token, Origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on and see to its answer."""
@@ -95,8 +101,7 @@ class Edge:
             await send(message)
 
         try:
-            _check_framing(headers)
-            self._check_token(scope["path"], headers)
+            self._check(scope, headers)
             await self.app(scope, receive, send_on)
         except ProblemError as problem:
             await problem_response(problem)(scope, receive, send_on)
@@ -110,6 +115,21 @@ class Edge:
                 await problem_response(failed)(scope, receive, send_on)
         finally:
             self._finish(scope, record, time.perf_counter() - start)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what is refused whatever it asks."""
+        _check_framing(headers)
+        path = scope["path"]
+        guarded = scope["method"] not in _SAFE or _GUARDED.match(path) is not None
+        self.origins.check(headers, guarded=guarded)
+        if self.gate.is_crowded:
+            raise ProblemError(
+                503,
+                "busy",
+                "too many connections are open; try again",
+                headers={"Connection": "close", "Retry-After": "1"},
+            )
+        self._check_token(path, headers)
 
     def _check_token(self, path: str, headers: Headers) -> None:
         if self.token is None or not _GUARDED.match(path):

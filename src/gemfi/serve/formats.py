@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +11,9 @@ from gemfi.bundle import Bundle, Kind
 from gemfi.serve.settings import Settings
 
 _FLOAT32: Final = 3.4028234663852886e38  # the largest
+_LONGEST: Final = len("-1.7976931348623157e+308")
+_SOME_BYTES: Final = 2**16
+_MANY_BYTES: Final = 2**24
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,28 @@ class InputFormat:
             least = 1 if self.tokens is not None else length
             found = {"type": "array", "items": found, "minItems": least, "maxItems": length}
         return found
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers an input has, at most."""
+        return math.prod(self.shape)
+
+    @property
+    def lists(self) -> int:
+        """How many arrays of JSON an input has, at most."""
+        return sum(math.prod(self.shape[:depth]) for depth in range(len(self.shape)))
+
+    def max_bytes(self, max_inputs: int) -> int:
+        """Of a body: what that many inputs take, but one input and 64 KiB always fit.
+
+        16 MiB is enough otherwise, and what images need, since a file may be larger than what the
+        model sees of it.
+        """
+        longest = len(str(int(self.bounds()[1]))) if self.is_whole else _LONGEST
+        comma = len(", ")
+        one = self.numbers * (longest + comma) + self.lists * (len("[]") + comma)
+        many = _MANY_BYTES if self.kind == "image" else min(max_inputs * one, _MANY_BYTES)
+        return max(one, many, _SOME_BYTES)
 
     def words(self) -> str:
         """What an input is, for messages."""

@@ -18,15 +18,11 @@ class Gauges:
     """Every family that /metrics shows.
 
     Args:
-        model: name of the model.
-        method: its method.
-        decides: whether there is a policy.
         max_queue: inputs that may wait.
     """
 
-    def __init__(self, model: str, method: str, *, decides: bool, max_queue: int) -> None:
+    def __init__(self, max_queue: int) -> None:
         self._info = Gauge("gemfi_info", "What is served.", ("model", "method", "version"))
-        self._info.put(1, model, method, __version__)
         self.requests = Counter(
             "gemfi_requests_total", "Requests that were answered.", ("route", "method", "code")
         )
@@ -37,17 +33,31 @@ class Gauges:
         self.decisions = Counter(
             "gemfi_decisions_total", "Inputs by the verdict that was answered.", ("verdict",)
         )
-        if decides:
-            for verdict in Verdict:
-                self.decisions.add(str(verdict), by=0)
+        self.reloads = Counter(
+            "gemfi_reloads_total", "Times that the model was to be read anew.", ("outcome",)
+        )
         self.batches = Histogram("gemfi_batch_inputs", "Inputs of a pass of the model.", SIZES)
         self.depth = Gauge("gemfi_queue_inputs", "Inputs that wait.")
         limit = Gauge("gemfi_queue_limit_inputs", "Inputs that may wait.")
         limit.put(max_queue)
         self._families: list[Counter | Histogram] = [
             self._info, self.requests, self.seconds, self.inputs, self.decisions, self.batches,
-            self.depth, limit,
+            self.depth, limit, self.reloads,
         ]  # fmt: skip
+
+    def serve(self, model: str, method: str, *, decides: bool) -> None:
+        """Name the model that is served from now on.
+
+        Args:
+            model: its name.
+            method: of it.
+            decides: whether there is a policy.
+        """
+        self._info.values.clear()
+        self._info.put(1, model, method, __version__)
+        if decides:
+            for verdict in Verdict:
+                self.decisions.add(str(verdict), by=0)
 
     def text(self, depth: int, watch: WatchState | None) -> str:
         """Everything, as Prometheus reads it.

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from gemfi.files import to_json
 
 LOGGER: Final = logging.getLogger("gemfi.serve")
 _FIELDS: Final = "gemfi_fields"
+_APART: Final = 1.0  # seconds between two warnings of one kind
+_MOST_KINDS: Final = 256
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: time, level, what happened, and its fields."""
+    """A record as one line of JSON: time, level, what happened, and its fields.
+
+    Args:
+        worker: number of this process among several; None for one alone.
+    """
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._worker = {} if worker is None else {"worker": worker}
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -23,11 +35,67 @@ class JsonLines(logging.Formatter):
             "time": moment,
             "level": record.levelname.lower(),
             "event": record.getMessage(),
+            **self._worker,
             **getattr(record, _FIELDS, {}),
         }
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         return to_json(fields, ensure_ascii=True)
+
+
+_KindOfRecord = tuple[str, int, str, type[BaseException] | None]
+
+
+@dataclass
+class _Repeated:
+    since: float
+    left_out: int = 0
+
+
+class SteadyHandler(logging.StreamHandler[TextIO]):
+    """Writes each kind of warning and error once a second at most, and counts what it leaves out.
+
+    The count is in the next line of that kind, or in one at the end. What is below a warning, such
+    as the line of a request, is always written. Two records are of one kind if they have the same
+    logger, level, first line and type of exception.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__(stream)
+        self._kinds: dict[_KindOfRecord, _Repeated] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it."""
+        if record.levelno < logging.WARNING:
+            super().emit(record)
+            return
+        error = record.exc_info[0] if record.exc_info else None
+        kind = (record.name, record.levelno, str(record.msg).partition("\n")[0], error)
+        repeated, now = self._kinds.get(kind), time.monotonic()
+        if repeated is not None and now - repeated.since < _APART:
+            repeated.left_out += 1
+            return
+        if repeated is None and len(self._kinds) >= _MOST_KINDS:
+            self._tell_all()
+        self._kinds[kind] = _Repeated(now)
+        self._tell(record, 0 if repeated is None else repeated.left_out)
+
+    def close(self) -> None:
+        """Write how much was left out, and close."""
+        self._tell_all()
+        super().close()
+
+    def _tell_all(self) -> None:
+        kinds, self._kinds = self._kinds, {}
+        for (name, level, first, _), repeated in kinds.items():
+            if repeated.left_out:
+                plain = logging.LogRecord(name, level, "", 0, first, None, None)
+                self._tell(plain, repeated.left_out)
+
+    def _tell(self, record: logging.LogRecord, left_out: int) -> None:
+        if left_out:
+            setattr(record, _FIELDS, {**getattr(record, _FIELDS, {}), "repeated": left_out})
+        super().emit(record)
 
 
 def log(event: str, *, level: int = logging.INFO, error: bool = False, **fields: Any) -> None:
@@ -42,10 +110,15 @@ def log(event: str, *, level: int = logging.INFO, error: bool = False, **fields:
     LOGGER.log(level, event, exc_info=error, extra={_FIELDS: fields})
 
 
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Send the server's events, and warnings of every library, to standard error as JSON."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+def log_to_stderr(level: int = logging.INFO, worker: int | None = None) -> None:
+    """Send the server's events, and warnings of every library, to standard error as JSON.
+
+    Args:
+        level: the least of the events.
+        worker: number of this process among several; None for one alone.
+    """
+    handler = SteadyHandler(sys.stderr)
+    handler.setFormatter(JsonLines(worker))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     LOGGER.setLevel(level)

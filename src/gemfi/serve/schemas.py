@@ -140,6 +140,13 @@ class Health(_Strict):
     status: Literal["ok"]
 
 
+class Reloaded(_Strict):
+    """What is served now."""
+
+    model: str
+    method: str
+
+
 class Stopping(_Strict):
     """The server finishes what it accepted, and ends."""
 

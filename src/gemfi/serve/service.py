@@ -1,23 +1,33 @@
-"""The service: a bundle, its batcher and its gauges, and how a question gets its answer."""
+"""The service: the model, the batcher and the gauges, and how a question gets its answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
-from gemfi.errors import InputError
+from gemfi.errors import GemfiError, InputError
+from gemfi.serve.about import without_folders
 from gemfi.serve.batching import Batcher, QueueFullError, Served, StoppedError
+from gemfi.serve.board import Board
 from gemfi.serve.bodies import DisconnectedError, Receive
+from gemfi.serve.connections import Gate
 from gemfi.serve.gauges import Gauges
 from gemfi.serve.images import place
+from gemfi.serve.loaded import Loaded
+from gemfi.serve.logs import log
 from gemfi.serve.predictor import NoAnswerError, Predictor, Question, Reply
 from gemfi.serve.problems import ProblemError, unusable
 from gemfi.serve.settings import Settings
 
+Source = Callable[[], tuple[Bundle, Policy | None]]
+"""Reads a model and its policy from where they are kept."""
+
+Asked = tuple[Predictor, Question]
 T = TypeVar("T")
 
 _INLINE: Final = 1 << 16
@@ -31,20 +41,24 @@ class Service:
         bundle: the model.
         settings: of the server.
         policy: that decides; None for none.
+        source: where to read the model anew; None if it cannot be.
     """
 
-    def __init__(self, bundle: Bundle, settings: Settings, policy: Policy | None) -> None:
-        self.bundle, self.settings, self.policy = bundle, settings, policy
-        self.predictor = Predictor(bundle, policy, settings)
-        self.form = self.predictor.form
-        self.gauges = Gauges(
-            bundle.name,
-            bundle.info.method,
-            decides=policy is not None,
-            max_queue=settings.max_queue,
-        )
-        self.batcher: Batcher[Question, Reply] = Batcher(
-            self.predictor.run,
+    def __init__(
+        self,
+        bundle: Bundle,
+        settings: Settings,
+        policy: Policy | None,
+        source: Source | None = None,
+    ) -> None:
+        self.settings, self._source = settings, source
+        self.gauges = Gauges(settings.max_queue)
+        self.gate = Gate.of(settings)
+        self.board: Board | None = None
+        self.tell_workers: Callable[[], None] = lambda: None
+        self._put(Loaded(bundle, policy, settings))
+        self.batcher: Batcher[Asked, Reply] = Batcher(
+            run_together,
             max_batch=settings.max_batch,
             max_wait=settings.max_wait,
             max_queue=settings.max_queue,
@@ -53,6 +67,37 @@ class Service:
         self.is_stopping = False
         self.open = 0  # requests that are being read or answered
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="gemfi-decode")
+        self._reloading = asyncio.Lock()
+
+    def _put(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+        info = loaded.bundle.info
+        self.gauges.serve(loaded.bundle.name, info.method, decides=loaded.policy is not None)
+
+    async def reload(self) -> Loaded:
+        """Read the model anew and serve it; requests that were begun keep the old one.
+
+        Raises:
+            ProblemError: if it cannot be served. The old one goes on.
+        """
+        if self._source is None:
+            raise ProblemError(409, "not_reloaded", "this server does not know its model's file")
+        async with self._reloading:
+            try:
+                loaded = await asyncio.to_thread(self._read, self._source)
+            except GemfiError as error:
+                self.gauges.reloads.add("failed")
+                log("not reloaded", level=logging.ERROR, reason=str(error))
+                message = f"the old model is served on: {without_folders(str(error))}"
+                raise ProblemError(409, "not_reloaded", message) from error
+            loaded.follow(self.loaded)
+            self._put(loaded)
+            self.gauges.reloads.add("done")
+            log("reloaded", model=loaded.bundle.name, method=loaded.bundle.info.method)
+            return loaded
+
+    def _read(self, source: Source) -> Loaded:
+        return Loaded(*source(), self.settings)
 
     def check_open(self) -> None:
         """Refuse a request that comes while the server stops, or when too many are open."""
@@ -77,16 +122,20 @@ class Service:
         except TimeoutError:
             raise self._slow() from None
 
-    async def ask(self, question: Question, receive: Receive, field: str) -> Served[Reply]:
+    async def ask(
+        self, loaded: Loaded, question: Question, receive: Receive, field: str
+    ) -> Served[Reply]:
         """The reply to a question, unless the client goes or time is up.
 
         Args:
+            loaded: the model that is asked.
             question: what is asked.
             receive: of the request, which tells when the client goes.
             field: what the request calls its inputs.
         """
-        kind = question.inputs.shape[1:]
-        answer = asyncio.ensure_future(self.batcher.submit(question, len(question.inputs), kind))
+        kind = (loaded.predictor, question.inputs.shape[1:])
+        asked = (loaded.predictor, question)
+        answer = asyncio.ensure_future(self.batcher.submit(asked, len(question.inputs), kind))
         try:
             return await self._first(answer, receive)
         except QueueFullError as error:
@@ -135,14 +184,20 @@ class Service:
 
     def metrics(self) -> str:
         """The text of /metrics."""
-        watch = self.predictor.watch
-        return self.gauges.text(self.batcher.depth, None if watch is None else watch.state())
+        watch = self.loaded.predictor.watch
+        text = self.gauges.text(self.batcher.depth, None if watch is None else watch.state())
+        return text if self.board is None else self.board.shown(text)
 
     async def stop(self) -> None:
         """Finish what was accepted and end the threads."""
         self.is_stopping = True
         await self.batcher.stop()
         self._decoder.shutdown(wait=True)
+
+
+def run_together(asked: Sequence[Asked]) -> list[Reply]:
+    """The replies to questions to one model."""
+    return asked[0][0].run([question for _, question in asked])
 
 
 async def _disconnect(receive: Callable[[], Awaitable[Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import Annotated, Final
 
@@ -11,11 +12,12 @@ from gemfi import checks
 from gemfi.errors import InputError
 
 _WHOLE: Final = (
-    "max_batch", "max_queue", "max_inputs", "max_requests", "max_bytes", "max_tokens",
+    "max_batch", "max_queue", "max_inputs", "max_requests", "max_connections", "max_tokens",
     "max_pixels", "monitor_length",
 )  # fmt: skip
-_SECONDS: Final = ("body_timeout", "answer_timeout")
+_SECONDS: Final = ("header_timeout", "body_timeout", "answer_timeout")
 _LEAST_TOKEN: Final = 8
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,20 @@ class Settings:
         max_queue: inputs that may wait; more are refused with 429.
         max_inputs: inputs of one request.
         max_requests: requests that may be open at once; more are refused with 429.
-        max_bytes: of the body of a request.
+        max_connections: connections that may be open at once, and fewer where the process may
+            open fewer files; more are answered 503, or closed.
+        max_bytes: of the body of a request; by default what `max_inputs` inputs of the model's
+            shape can take, 16 MiB at most, and 16 MiB where images are taken.
         max_tokens: of a text.
         max_pixels: of an image, by its header, before it is unpacked.
-        body_timeout: seconds in which a body must have come.
+        header_timeout: seconds in which the header of a request must have come.
+        body_timeout: seconds in which a body must have come, and an answer must have been taken.
         answer_timeout: seconds in which the model must have answered.
         monitor_length: inputs after which the monitor begins anew; it keeps 8 bytes of each.
         monitor_false_alarm: probability with which the monitor may fire on a stream without drift.
+        allow_hosts: names besides this machine's own under which browsers reach the server, such
+            as model.example, without port.
+        host: address that it listens at. 0.0.0.0 and :: stand for every address.
         token: that /v1 and /metrics ask for; None for none.
     """
 
@@ -44,13 +53,17 @@ class Settings:
     max_queue: int = 1024
     max_inputs: int = 256
     max_requests: int = 512
-    max_bytes: int = 16 * 2**20
+    max_connections: int = 1024
+    max_bytes: int | None = None
     max_tokens: int = 512
     max_pixels: int = 16_000_000
+    header_timeout: float = 10.0
     body_timeout: float = 10.0
     answer_timeout: float = 30.0
     monitor_length: int = 1_000_000
     monitor_false_alarm: float = 0.01
+    allow_hosts: tuple[str, ...] = ()
+    host: Annotated[str, tyro.conf.Suppress] = "127.0.0.1"
     token: Annotated[bytes | None, tyro.conf.Suppress] = None
 
     def __post_init__(self) -> None:
@@ -58,6 +71,8 @@ class Settings:
             checks.whole(name, getattr(self, name), 1)
         for name in _SECONDS:
             checks.number(name, getattr(self, name), above=0)
+        if self.max_bytes is not None:
+            checks.whole("max_bytes", self.max_bytes, 1)
         checks.number("max_wait", self.max_wait, least=0)
         checks.number("monitor_false_alarm", self.monitor_false_alarm, above=0, below=1)
         if self.max_queue < self.max_inputs:
@@ -65,6 +80,12 @@ class Settings:
                 f"max_queue={self.max_queue} is less than max_inputs={self.max_inputs}: a request "
                 "of that many inputs could never be accepted"
             )
+        for name in self.allow_hosts:
+            if not _HOST.fullmatch(name):
+                raise InputError(
+                    f"allow_hosts takes names without scheme and port, such as model.example, "
+                    f"got {name!r}"
+                )
         if self.token is not None:
             _check_token(self.token)
 

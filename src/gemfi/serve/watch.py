@@ -81,6 +81,11 @@ class Watch:
             now, self._before + now.count, self._streams, self._alarms + int(now.fired)
         )
 
+    def follow(self, before: WatchState) -> None:
+        """Count on from a monitor that ended; the stream that runs is a new one."""
+        self._before, self._alarms = before.inputs, before.alarms
+        self._streams = before.streams + 1
+
     def _begin_anew(self) -> None:
         self._before += self.monitor.state.count
         self._alarms += int(self.monitor.state.fired)

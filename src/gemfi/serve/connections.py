@@ -1,0 +1,282 @@
+"""Connections: how many there may be, and how long each may take over its part.
+
+asyncio accepts whatever comes, and at the end of the file descriptors it says so thousands of times
+a second. So the listening socket itself counts: at the limit of its `Gate` those who have waited
+longest with half a header make room, requests beyond it are answered 503, and beyond a small margin
+new connections are closed. uvicorn waits for a header, and for a client that does not take its
+answer, as long as it takes; `Connection` does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import sys
+import time
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gemfi.errors import InputError
+from gemfi.files import to_json
+from gemfi.serve.logs import log
+from gemfi.serve.problems import ProblemError
+from gemfi.serve.settings import Settings
+
+_OWN: Final = 64  # descriptors for the log, the model's files and what libraries open
+_MARGIN: Final = 16  # connections beyond the limit, which are there to hear 503
+_SLOW: Final = 1.0  # seconds after which who has not sent a header may have to make room
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_PAUSE: Final = 0.05  # seconds
+_GRACE: Final = 1.0  # seconds more than the app takes, which has the better words
+
+
+class Gate:
+    """Counts the connections of a process.
+
+    Args:
+        limit: beyond which requests are refused.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.open = limit, 0
+        self.leaving: set[Connection] = set()  # those that are being closed to make room
+        self.waiting: dict[Connection, float] = {}  # for a header, since when, the longest first
+
+    @classmethod
+    def of(cls, settings: Settings) -> Gate:
+        """A gate for as many as were chosen, or as the limit of open files leaves room for."""
+        if sys.platform == "win32":
+            return cls(settings.max_connections)
+        import resource  # noqa: PLC0415 - not on Windows
+
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files == resource.RLIM_INFINITY:
+            return cls(settings.max_connections)
+        room = files - _OWN - _MARGIN
+        if room < 1:
+            raise InputError(
+                f"this process may open {files} files, and a server needs more than "
+                f"{_OWN + _MARGIN}: raise the limit (ulimit -n)"
+            )
+        return cls(min(settings.max_connections, room))
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are more than there may be."""
+        return self._staying > self.limit
+
+    def make_room(self) -> None:
+        """At the limit, close the connections that have waited longest for their headers."""
+        slow = time.monotonic() - _SLOW
+        while self._staying >= self.limit and len(self.leaving) < 2 * _MARGIN and self.waiting:
+            longest, since = next(iter(self.waiting.items()))
+            if since > slow:
+                return
+            del self.waiting[longest]
+            self.leaving.add(longest)
+            longest.expire("another needs its place")
+
+    @property
+    def _staying(self) -> int:
+        return self.open - len(self.leaving)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another, not even to tell it so."""
+        return self._staying >= self.limit + _MARGIN
+
+
+class _Counted(socket.socket):
+    """A connection that its gate knows of until it is closed."""
+
+    gate: Gate | None = None
+
+    def close(self) -> None:
+        """Close it, and make room."""
+        if self.gate is not None:
+            self.gate.open -= 1
+            self.gate = None
+        super().close()
+
+
+class Listener(socket.socket):
+    """A listening socket that keeps to the limit of a gate.
+
+    Args:
+        listening: a socket, which becomes this one.
+        gate: that counts.
+    """
+
+    def __init__(self, listening: socket.socket, gate: Gate) -> None:
+        family, kind, protocol = listening.family, listening.type, listening.proto
+        super().__init__(family, kind, protocol, fileno=listening.detach())
+        self.gate = gate
+        self._spare: int | None = None
+        self._keep_spare()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection.
+
+        Raises:
+            BlockingIOError: if there is none, or none that can be had now. asyncio then asks again
+                when the socket is ready.
+        """
+        try:
+            plain, address = super().accept()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self._turn_away()
+            raise BlockingIOError from None
+        self.gate.make_room()
+        if self.gate.is_full:
+            plain.close()
+            log("connection closed", level=logging.WARNING, reason="too many are open")
+            raise BlockingIOError
+        kept = _Counted(self.family, self.type, self.proto, fileno=plain.detach())
+        kept.gate = self.gate
+        self.gate.open += 1
+        return kept, address
+
+    def close(self) -> None:
+        """Close it."""
+        self._drop_spare()
+        super().close()
+
+    def _turn_away(self) -> None:
+        """Close the first that waits, by the descriptor that is spared for this.
+
+        If it stayed, the socket would be ready at once again, and the process would spin.
+        """
+        log("connection closed", level=logging.ERROR, reason="no file descriptor is left")
+        self._drop_spare()
+        with contextlib.suppress(OSError):
+            super().accept()[0].close()
+        self._keep_spare()
+        if self._spare is None:
+            time.sleep(_PAUSE)
+
+    def _keep_spare(self) -> None:
+        with contextlib.suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+
+
+class Connection(H11Protocol):
+    """uvicorn's connection, with a clock for each thing that the client must do.
+
+    A header has `header_timeout` from its first byte, or from the start of the connection; a body
+    has `body_timeout`, and so has an answer to be taken. Between requests uvicorn's own
+    `timeout_keep_alive` counts.
+
+    Args:
+        settings: that have the times.
+        gate: that is told who waits for a header.
+        known: what uvicorn gives.
+    """
+
+    def __init__(self, settings: Settings, gate: Gate, **known: Any) -> None:
+        super().__init__(**known)
+        self._settings, self._gate = settings, gate
+        self._phase: tuple[str, int] | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, and wait for a header."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clocks."""
+        self._restart(None)
+        self._gate.leaving.discard(self)
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take some bytes."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the client to take the last answer."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._abort_later()
+        self._watch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close what was idle for too long, even if the client reads nothing."""
+        super().timeout_keep_alive_handler()
+        self._abort_later()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to take what was written."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self._settings.body_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It did."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        """Start the clock of what is awaited now, unless it runs."""
+        phase = self._awaited()
+        if phase != self._phase:
+            self._restart(phase)
+
+    def _awaited(self) -> tuple[str, int] | None:
+        """What the client must do next, and in which request; None if it need not do anything."""
+        if self.transport.is_closing() or self.timeout_keep_alive_task is not None:
+            return None
+        part = {h11.IDLE: "header", h11.SEND_BODY: "body"}.get(self.conn.their_state)
+        return None if part is None else (part, id(self.cycle))
+
+    def _restart(self, phase: tuple[str, int] | None) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+        self._phase, self._clock = phase, None
+        self._gate.waiting.pop(self, None)
+        if phase is None:
+            return
+        seconds = self._settings.body_timeout + _GRACE
+        if phase[0] == "header":
+            seconds = self._settings.header_timeout
+            self._gate.waiting[self] = time.monotonic()
+        self._clock = self.loop.call_later(seconds, self.expire, "the client is too slow")
+
+    def expire(self, reason: str) -> None:
+        """Close a connection whose client takes too long."""
+        if self._phase is not None and self._phase[0] == "header" and self.conn.trailing_data[0]:
+            self.transport.write(_late(self._settings.header_timeout))
+        log("connection closed", level=logging.WARNING, reason=reason)
+        self.transport.close()
+        self._abort_later()
+
+    def _abort_later(self) -> None:
+        self.loop.call_later(self._settings.body_timeout, self.transport.abort)
+
+
+def _late(seconds: float) -> bytes:
+    """The answer to half a header."""
+    message = f"the header did not come within {seconds:g} s"
+    body = to_json(ProblemError(408, "slow_header", message).plain()).encode()
+    lines = (
+        "HTTP/1.1 408 Request Timeout", "Connection: close", "Content-Type: application/json",
+        f"Content-Length: {len(body)}", "", "",
+    )  # fmt: skip
+    return "\r\n".join(lines).encode() + body
