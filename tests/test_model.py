@@ -145,7 +145,7 @@ def test_predict_takes_splits_arrays_and_float64() -> None:
     expected = model.predict(task.test.x).log_probs()
     for same in (task.test, task.test.x.numpy(), task.test.x.double()):
         assert torch.equal(model.predict(same).log_probs(), expected)
-    with pytest.raises(InputError, match="a tensor, an array or a Split of inputs, got list"):
+    with pytest.raises(InputError, match=r"numpy array, got list: write torch.tensor\(x\)"):
         model.predict([[0.0, 1.0]])
     with pytest.raises(InputError, match=r"floating point, or uint8 images, got torch.int64"):
         model.predict(torch.zeros(3, 2, dtype=torch.int64))

@@ -125,7 +125,10 @@ class TestWrapping:
             (Items([(X[0], "cat")]), "item 0: y must be a tensor or a numpy array, got str"),
             (Items([(X[0], 1.5)]), "labels must be integers, got torch.float32"),
             (Items([(X[0], torch.tensor([0, 1]))]), r"one label, got shape \(2,\)"),
-            (Items([{"x": X[0], "y": 0}]), "item 0: x must be a tensor .* got dict"),
+            (
+                Items([{"x": X[0], "y": 0}]),
+                r"item 0 is a dict of x, y.*: write as_split\(torch.stack\(\[item",
+            ),
             (NoLength(), "NoLength has no __len__"),
             (DataLoader(Pairs(), batch_size=5, drop_last=True), "drop_last=True .*lose samples"),
             (DataLoader(TensorDataset(X, Y), batch_size=None), "samples, not batches"),
@@ -156,5 +159,5 @@ class TestWrapping:
 
 def test_a_shuffling_loader_is_refused() -> None:
     data = TensorDataset(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(InputError, match=r"the DataLoader shuffles, .* use shuffle=False"):
+    with pytest.raises(InputError, match=r"shuffles, .* write as_split\(loader.dataset, role"):
         as_split(DataLoader(data, batch_size=2, shuffle=True), role="train")

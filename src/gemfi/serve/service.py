@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
-from gemfi.errors import InputError
+from gemfi.errors import InputError, NoAnswerError
 from gemfi.serve.batching import Batcher, QueueFullError, Served, StoppedError
 from gemfi.serve.bodies import DisconnectedError, Receive
 from gemfi.serve.gauges import Gauges
 from gemfi.serve.images import place
-from gemfi.serve.predictor import NoAnswerError, Predictor, Question, Reply
+from gemfi.serve.predictor import Predictor, Question, Reply
 from gemfi.serve.problems import ProblemError, unusable
 from gemfi.serve.settings import Settings
 
