@@ -237,7 +237,7 @@ def _check_belief(belief: Belief, start: int) -> None:
     values = pytree.tree_leaves(belief)
     if belief.log_temperature is not None:
         values.append(torch.exp(-belief.log_temperature))
-    if all(math.isfinite(value.sum()) for value in values):
+    if all(math.isfinite(value.detach().sum()) for value in values):
         return  # the sums are cheap, and no value can hide in them
     bad = ~torch.isfinite(belief.to(torch.float64).probs()).all(dim=1)
     for value in values:

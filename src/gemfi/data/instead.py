@@ -31,12 +31,18 @@ def check_container(data: Any, name: str, role: str) -> None:
         else:
             line = f'as_split(data["{x}"], data["{y}"], {tokens}{end}'
         raise InputError(f"{name!r}: a {type(data).__name__} of {_keys(data)}: write {line}")
-    if isinstance(data, list) and data and isinstance(data[0], tuple | list) and len(data[0]) == 2:
+    if _is_pairs(data):
         x, y = (
             f"{_join(data[0][place], 'stack')}([pair[{place}] for pair in data])"
             for place in (0, 1)
         )
         raise InputError(f"{name!r}: a list of pairs: write as_split({x}, {y}, {end}")
+
+
+def _is_pairs(data: Any) -> bool:
+    first = data[0] if isinstance(data, list) and data else None
+    pair = isinstance(first, tuple | list) and len(first) == 2
+    return pair and isinstance(first[0], Tensor | np.ndarray)
 
 
 def refuse_mapping(item: Mapping[Any, Any], where: str, *, batched: bool) -> None:
