@@ -80,7 +80,7 @@ def test_memory_is_shared_where_it_can_be() -> None:
         (lambda: torch.nested.nested_tensor([torch.ones(2)] * 12), r"write torch.stack\(\[\*x\]\)"),
         (lambda: sparse.csr_matrix(X), r"got csr_matrix: write x.toarray\(\)"),
         (lambda: pd.DataFrame(X), r"got DataFrame: write x.to_numpy\(\)"),
-        (lambda: X.tolist(), r"got list: write torch.tensor\(x\)"),
+        (X.tolist, r"got list: write torch.tensor\(x\)"),
         (lambda: [*torch.from_numpy(X)], r"got list: write torch.stack\(x\)"),
         (lambda: Image.new("RGB", (2, 2)), r"got Image: write np.array\(x\).transpose\(2, 0, 1\)"),
         (lambda: Image.new("L", (2, 2)), r"got Image: write np.array\(x\)\[None\]"),

@@ -41,8 +41,9 @@ def check_container(data: Any, name: str, role: str) -> None:
 
 def _is_pairs(data: Any) -> bool:
     first = data[0] if isinstance(data, list) and data else None
-    pair = isinstance(first, tuple | list) and len(first) == 2
-    return pair and isinstance(first[0], Tensor | np.ndarray)
+    if not isinstance(first, tuple | list) or len(first) != 2:
+        return False
+    return isinstance(first[0], Tensor | np.ndarray)
 
 
 def refuse_mapping(item: Mapping[Any, Any], where: str, *, batched: bool) -> None:
