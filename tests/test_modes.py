@@ -47,6 +47,15 @@ def state(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
+def run_in_threads(function: Callable[[], None]) -> None:
+    """Eight at a time, to the end."""
+    threads = [threading.Thread(target=function) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def assert_untouched(module: nn.Module, before: dict[str, Tensor], modes: list[bool]) -> None:
     assert [part.training for part in module.modules()] == modes
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
@@ -65,11 +74,7 @@ def test_threads_get_the_answer_of_evaluation_mode_and_change_nothing() -> None:
             if not torch.allclose(found, reference, atol=1e-6):
                 wrong.append(found)
 
-    threads = [threading.Thread(target=predict) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(predict)
     assert wrong == []
     assert_untouched(model, before, modes)
     assert torch.equal(model.predict(X).log_p, model.eval().predict(X).log_p)
@@ -229,9 +234,5 @@ def test_the_first_pass_of_an_attached_network_may_come_from_many_threads() -> N
             except InputError as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=ask_it) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(ask_it)
     assert failures == []
