@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gemfi import scores
+from gemfi.belief import Belief
 from gemfi.data import two_moons
-from gemfi.errors import InputError
+from gemfi.errors import InputError, NoAnswerError
 from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.model import Model, build_model
+from gemfi.normalisation import Normalisation
 from gemfi.spectral import SpectralLayer
 from gemfi.training import TrainConfig, fit
 
@@ -107,6 +110,86 @@ def test_bad_input_is_named() -> None:
             model.predict(x, batch_size=2)
 
 
+def test_outputs_of_the_head_that_are_not_finite_are_refused_by_row() -> None:
+    """PostNet's flows overflow where the features do not; huge weights do it to any head."""
+    model = build_model("postnet", "mlp", 3, in_features=6)
+    x = torch.ones(5, 6)
+    x[3] = 1e20
+    with pytest.raises(NoAnswerError, match="outputs of the head on input 3 are not finite") as got:
+        model.predict(x, batch_size=2)
+    assert got.value.row == 3
+    assert copy.copy(got.value).row == 3  # as pickle does it
+    assert len(model.predict(x[:3])) == 3
+    huge = build_model("softmax", nn.Identity(), 3, num_features=6)
+    with torch.no_grad():
+        huge.head.linear.weight.fill_(3e38)
+    with pytest.raises(NoAnswerError, match="outputs of the head on input 0"):
+        huge.predict(x)
+
+
+@pytest.mark.parametrize("field", ["log_p", "log_weight", "log_evidence", "energy"])
+def test_nan_in_any_part_of_a_belief_is_refused(field: str) -> None:
+    model = build_model("gem-fi", "mlp", 3, in_features=6, width=16).eval()
+    whole = model.head.forward
+
+    def broken(z: Tensor) -> Belief:
+        belief = whole(z)
+        value = getattr(belief, field).clone()
+        value[1] = math.nan
+        return replace(belief, **{field: value})
+
+    model.head.forward = broken
+    with pytest.raises(NoAnswerError, match="head on input 1 are not finite"):
+        model.predict(torch.zeros(3, 6))
+
+
+def test_impossible_classes_and_infinite_scores_are_answers() -> None:
+    model = build_model("softmax", nn.Identity(), 3, num_features=3).eval()
+    logits = torch.tensor([[0.0, -math.inf, 0.0]])
+    belief = Belief(
+        logits.log_softmax(1)[:, None], torch.zeros(1, 1), log_density=torch.tensor([-math.inf])
+    )
+    model.head.forward = lambda _: belief
+    found = model.predict(torch.zeros(1, 3))
+    assert found.probs().tolist() == [[pytest.approx(0.5), 0.0, pytest.approx(0.5)]]
+    assert scores.density(found).tolist() == [math.inf]
+    model.log_temperature = torch.tensor(-1e4)  # as a damaged file may have it
+    with pytest.raises(NoAnswerError, match="head on input 0"):
+        model.predict(torch.zeros(1, 3))
+
+
+class TestStateDict:
+    """A state holds the temperature and the normalisation, which a fresh model lacks."""
+
+    def test_it_loads_into_a_fresh_model(self) -> None:
+        normalisation = Normalisation((1.0, 2.0), (0.5, 3.0))
+        model = build_model("gem-fi", "mlp", 2, in_features=2, normalisation=normalisation)
+        model.set_temperature(0.7)
+        fresh = build_model("gem-fi", "mlp", 2, in_features=2)
+        x = torch.randn(4, 2)
+        for assign in (False, True):
+            fresh.load_state_dict(model.state_dict(), assign=assign)
+            assert torch.equal(fresh.predict(x).log_probs(), model.predict(x).log_probs())
+        assert fresh.state_dict().keys() == model.state_dict().keys()
+
+    def test_as_a_part_of_a_module_too(self) -> None:
+        whole, fresh = (
+            nn.ModuleDict({"m": build_model("edl", "mlp", 2, in_features=2)}) for _ in "ab"
+        )
+        whole["m"].set_temperature(0.7)
+        fresh.load_state_dict(whole.state_dict())
+        assert float(fresh["m"].log_temperature) == pytest.approx(0.7)
+
+    def test_a_state_without_them_leaves_them(self) -> None:
+        model = build_model("edl", "mlp", 2, in_features=2)
+        model.load_state_dict(model.state_dict())
+        assert model.log_temperature is None
+        calibrated = build_model("edl", "mlp", 2, in_features=2)
+        calibrated.set_temperature(0.7)
+        with pytest.raises(RuntimeError, match=r'Missing key.*"log_temperature"'):
+            calibrated.load_state_dict(model.state_dict())
+
+
 def test_bad_backbones_are_named() -> None:
     with pytest.raises(InputError, match="unknown backbone 'vgg'; known: convnet, mlp, resnet18"):
         build_model("softmax", "vgg", 3)
@@ -145,7 +228,7 @@ def test_predict_takes_splits_arrays_and_float64() -> None:
     expected = model.predict(task.test.x).log_probs()
     for same in (task.test, task.test.x.numpy(), task.test.x.double()):
         assert torch.equal(model.predict(same).log_probs(), expected)
-    with pytest.raises(InputError, match="a tensor, an array or a Split of inputs, got list"):
+    with pytest.raises(InputError, match=r"numpy array, got list: write torch.tensor\(x\)"):
         model.predict([[0.0, 1.0]])
     with pytest.raises(InputError, match=r"floating point, or uint8 images, got torch.int64"):
         model.predict(torch.zeros(3, 2, dtype=torch.int64))

@@ -445,6 +445,38 @@ def test_dissonance_of_a_confident_head_is_small_and_not_noise(gap):
     )
 
 
+@pytest.mark.parametrize("block", [1, 50, 700, 1 << 16])
+@pytest.mark.parametrize("dtype", [F64, torch.float32])
+def test_dissonance_by_blocks_visits_every_pair_once(monkeypatch, block, dtype):
+    """Against the sum over all pairs as it is defined, with zeros and ties among the masses."""
+    monkeypatch.setattr(scores, "_BLOCK", block)
+    p = torch.rand(4, 2, 37, generator=torch.Generator().manual_seed(0), dtype=F64) ** 4
+    p[0, 0, :30] = 0.0
+    p[1, 1, 5:25] = p[1, 1, 5]
+    p[2, 0] = 0.0
+    p[2, 0, 3] = 1.0
+    p = p / p.sum(dim=-1, keepdim=True)
+    one, other = p.unsqueeze(-1), p.unsqueeze(-2)
+    balance = torch.nan_to_num(1 - (one - other).abs() / (one + other))
+    against = (balance * other).masked_fill(torch.eye(37, dtype=torch.bool), 0.0).sum(dim=-1)
+    rest = p.sum(dim=-1, keepdim=True) - p
+    expected = torch.where(rest > 1e-15, p * against / rest, 0.0).sum(dim=-1).mean(dim=1)
+    weight = torch.full((4, 2), 0.5, dtype=F64).log()
+    belief = Belief(p.log(), weight, log_evidence=torch.zeros(4, 2, dtype=F64)).to(dtype)
+    tolerance = {F64: 1e-12, torch.float32: 1e-5}[dtype]
+    torch.testing.assert_close(
+        scores.dissonance(belief).double(), expected, rtol=tolerance, atol=tolerance
+    )
+
+
+def test_dissonance_has_a_finite_gradient():
+    log_p = torch.tensor([[[0.0, -math.inf, -math.inf], [-1.0, -1.0, -1.0]]], dtype=F64)
+    log_p.requires_grad_()
+    weight = torch.zeros(1, 2, dtype=F64)
+    scores.dissonance(Belief(log_p, weight, log_evidence=weight)).sum().backward()
+    assert torch.isfinite(log_p.grad).all()
+
+
 def test_dissonance_known_values():
     even = torch.full((1, 1, 4), 0.25, dtype=F64).log()
     one = torch.zeros(1, 1, dtype=F64)

@@ -15,6 +15,19 @@ class InputError(GemfiError, ValueError):
     """An argument, a tensor or a file that cannot be what was meant."""
 
 
+class NoAnswerError(InputError):
+    """An input to which a model has no finite answer.
+
+    Args:
+        message: what is not finite.
+        row: the number of the input in its batch.
+    """
+
+    def __init__(self, message: str, row: int = 0) -> None:
+        super().__init__(message)
+        self.row = row
+
+
 class RoleError(InputError):
     """A data split used for something that its role forbids, such as training on `ood-test`."""
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from gemfi.backbones import Blueprint, Stack, find_backbone, parameters
 from gemfi.backbones.frozen import cannot_learn
 from gemfi.backbones.tokens import tokens_of
 from gemfi.belief import Belief
 from gemfi.data import Split
-from gemfi.errors import InputError
+from gemfi.data.tensors import as_tensor
+from gemfi.errors import InputError, NoAnswerError
 from gemfi.methods import GEMConfig, Head, method
+from gemfi.modes import evaluating
 from gemfi.normalisation import Normalisation, check_channels, standardised
 from gemfi.spectral import SOFT
 
@@ -81,6 +84,15 @@ class Model(nn.Module):
             log_temperature = value.clone()
         self.log_temperature = log_temperature
 
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Make room for a normalisation and a temperature that the state has and this has not."""
+        for name in ("input_mean", "input_std", "log_temperature"):
+            value = state.get(prefix + name)
+            if value is not None and getattr(self, name) is None:
+                like = next(self.parameters(), value)
+                setattr(self, name, torch.empty_like(value, device=like.device))
+        super()._load_from_state_dict(state, prefix, *more)
+
     def train(self, mode: bool = True) -> Self:
         """As of any module; but batch norm and dropout of a backbone that cannot learn rest."""
         super().train(mode)
@@ -129,44 +141,41 @@ class Model(nn.Module):
     def predict(self, x: Inputs, batch_size: int = 512) -> Belief:
         """The belief on any number of inputs, in evaluation mode, as float64.
 
+        The modes and buffers of the model stay as they are, so that threads may share it.
+
         Args:
             x: (N, ...) inputs with N ≥ 1: a tensor, an array or a split.
             batch_size: how many at a time.
         """
-        beliefs = [self._believe(z) for z in self._feature_batches(x, batch_size)]
-        return Belief.cat(beliefs).to(torch.float64)
+        passes = evaluating(self).passes(x, batch_size)
+        return Belief.cat([belief for _, belief in passes]).to(torch.float64)
 
     @torch.no_grad()
     def embed(self, x: Inputs, batch_size: int = 512) -> Tensor:
         """Features (N, D) of any number of inputs, in evaluation mode."""
-        return torch.cat(list(self._feature_batches(x, batch_size)))
+        return torch.cat([z for _, z in evaluating(self)._feature_batches(x, batch_size)])
 
-    def _feature_batches(self, inputs: Inputs, batch_size: int) -> Iterator[Tensor]:
+    def passes(self, x: Inputs, batch_size: int = 512) -> Iterator[tuple[Tensor, Belief]]:
+        """Checked features and beliefs, batch by batch, in the mode that the model is in."""
+        for start, z in self._feature_batches(x, batch_size):
+            belief = self._believe(z)
+            _check_belief(belief, start)
+            yield z, belief
+
+    def _feature_batches(self, inputs: Inputs, batch_size: int) -> Iterator[tuple[int, Tensor]]:
+        """The number of the first input of each batch, and the features of the batch."""
         x = self._checked(inputs)
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        training = self.training
-        if training:
-            self.eval()
-        try:
-            for start in range(0, len(x), batch_size):
-                z = self.features(x[start : start + batch_size])
-                check_width(z, self.head.num_features)
-                _check_finite(z, start)
-                yield z
-        finally:
-            if training:
-                self.train()
+        for start in range(0, len(x), batch_size):
+            z = self.features(x[start : start + batch_size])
+            check_width(z, self.head.num_features)
+            _refuse_rows(~torch.isfinite(z).all(dim=1), start, "the features of")
+            yield start, z
 
     def _checked(self, inputs: Inputs) -> Tensor:
         """A batch of inputs as a tensor that the backbone can take."""
-        x = inputs.x if isinstance(inputs, Split) else inputs
-        if isinstance(x, np.ndarray):
-            x = torch.from_numpy(x)
-        if not isinstance(x, Tensor):
-            raise InputError(
-                f"expected a tensor, an array or a Split of inputs, got {type(x).__name__}"
-            )
+        x = as_tensor(inputs.x if isinstance(inputs, Split) else inputs, "x")
         if x.ndim < 1 or len(x) == 0:
             raise InputError(f"expected at least one input, got shape {tuple(x.shape)}")
         if self.tokens is not None:
@@ -223,13 +232,28 @@ def check_width(z: Tensor, num_features: int) -> None:
         )
 
 
-def _check_finite(z: Tensor, start: int) -> None:
-    finite = torch.isfinite(z).all(dim=1)
-    if not bool(finite.all()):
-        row = start + int((~finite).nonzero()[0])
-        raise InputError(
-            f"the features of input {row} are not finite: look for NaN or infinite values in the "
-            "input or in the weights"
+def _check_belief(belief: Belief, start: int) -> None:
+    """Refuse probabilities that are not finite, and NaN anywhere; an infinite score has a rank."""
+    values = pytree.tree_leaves(belief)
+    if belief.log_temperature is not None:
+        values.append(torch.exp(-belief.log_temperature))
+    if all(math.isfinite(value.detach().sum()) for value in values):
+        return  # the sums are cheap, and no value can hide in them
+    bad = ~torch.isfinite(belief.to(torch.float64).probs()).all(dim=1)
+    for value in values:
+        if value.ndim:  # a scalar is the same for all
+            bad |= value.isnan().reshape(len(bad), -1).any(dim=1)
+    _refuse_rows(bad, start, "the outputs of the head on")
+
+
+def _refuse_rows(bad: Tensor, start: int, what: str) -> None:
+    """Raise an error on the first of the bad rows (B,), which are counted from `start`."""
+    if bool(bad.any()):
+        row = start + int(bad.nonzero()[0])
+        raise NoAnswerError(
+            f"{what} input {row} are not finite: look for NaN, infinite or huge values in the "
+            "input or in the weights",
+            row,
         )
 
 
@@ -305,10 +329,8 @@ def trial_width(backbone: nn.Module, example: Tensor, normalisation: Normalisati
         x = tokens.checked(x)
     if tensors is not None:
         x = standardised(x, *tensors)
-    training = backbone.training
     with torch.no_grad():
-        z = backbone.eval()(x)
-    backbone.train(training)
+        z = evaluating(backbone)(x)
     if not isinstance(z, Tensor) or z.ndim != 2:
         shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
         raise InputError(f"a backbone must return (B, D) features, got {shape}")

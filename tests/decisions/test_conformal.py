@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gemfi import InputError
-from gemfi.decisions.conformal import Reference, least_samples
+from gemfi.decisions.conformal import Reference, Threshold, least_samples
 
 
 def slow_p_value(reference: np.ndarray, score: float) -> float:
@@ -122,3 +122,32 @@ def test_a_class_without_a_group_has_no_p_value(label: int) -> None:
         reference.p_values(scores[:2], bad)
     with pytest.raises(InputError, match=f"class {label} of input 1 is not one of the 2 classes"):
         Reference.of(scores[:2], bad, 2)
+
+
+class TestThreshold:
+    """What a score must exceed, and what ties take away from the level."""
+
+    def test_without_ties_nothing_is_lost(self) -> None:
+        reference = Reference.of(np.arange(99.0))
+        found = reference.threshold(0.05)
+        assert found == Threshold(94.0, 1 / 99, 4 / 99, 0.0)
+        p = reference.p_values(np.array([94.0, 94.5]), np.zeros(2, int))
+        assert (p <= 0.05).tolist() == [False, True]
+
+    def test_ties_at_the_threshold_take_power(self) -> None:
+        scores = np.append(np.zeros(60), np.ones(39))
+        found = Reference.of(scores).threshold(0.05)
+        assert found == Threshold(1.0, 39 / 99, 0.0, 4 / 5)
+        few = Reference.of(np.append(np.zeros(96), [1.0, 2.0, 3.0])).threshold(0.05)
+        assert (few.value, few.above, few.lost) == (0.0, 3 / 99, 1 / 5)
+
+    def test_nothing_exceeds_infinity(self) -> None:
+        scores = np.append(np.arange(90.0), np.full(9, np.inf))
+        found = Reference.of(scores).threshold(0.05)
+        assert (found.value, found.tied, found.lost) == (np.inf, 9 / 99, 1.0)
+        assert Reference.of(scores).threshold(0.5).lost == 0.0
+
+    def test_of_groups_the_worst_counts(self) -> None:
+        scores = np.append(np.arange(99.0), np.ones(99))
+        found = Reference.of(scores, np.repeat([0, 1], 99), 2).threshold(0.05)
+        assert (found.value, found.tied) == (1.0, 1.0)

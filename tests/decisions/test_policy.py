@@ -281,6 +281,52 @@ def test_the_summary_says_what_is_promised() -> None:
     assert "300 calibration samples in the first stage" in text
 
 
+UNASKED = "every familiar input, clear or not: the goal does not say how clear"
+
+
+@pytest.mark.parametrize("text", ["false_alarm=0.05", "youden"])
+def test_a_policy_without_a_goal_for_clarity_says_so(text: str) -> None:
+    """Nine of ten labels are wrong, and all that is familiar is accepted."""
+    observed = drawn(600, np.random.default_rng(0))
+    observed = replace(observed, wrong=np.random.default_rng(1).random(600) < 0.9)
+    ood = [drawn(100, np.random.default_rng(7), shift=3)] if text == "youden" else []
+    policy = Policy.from_readings(observed, Goal.parse(text), ood_validation=ood)
+    assert policy.facts["error"] > 0.8
+    assert f"accept      {UNASKED}" in policy.summary()
+    assert UNASKED in repr(policy)
+
+
+@pytest.mark.parametrize("more", ["risk=0.9", "coverage=0.9"])
+def test_a_policy_with_a_goal_for_clarity_does_not(more: str) -> None:
+    policy = fitted(f"false_alarm=0.05,{more}")
+    assert UNASKED not in policy.summary() + repr(policy)
+    assert len(repr(policy)) < 250  # and not the whole reference
+    lenient = policy.at(0.1)  # which keeps the threshold, and promises nothing of it
+    assert (UNASKED in lenient.summary()) == (policy.threshold == np.inf)
+
+
+def test_ties_and_infinite_scores_are_told() -> None:
+    """The level holds then, but nothing is found; an alarm that never rings is no alarm."""
+    observed = drawn(600, np.random.default_rng(0))
+    assert "power" not in Policy.from_readings(observed, Goal(false_alarm=0.05)).summary()
+    observed.score[:200] = 50.0
+    tied = Policy.from_readings(observed, Goal(false_alarm=0.05))
+    assert "little power: 33.3% of the calibration scores are 50, which is" in tied.summary()
+    assert "about 0.00% are called unfamiliar" in tied.summary()
+    observed.score[:200] = np.inf
+    powerless = Policy.from_readings(observed, Goal(false_alarm=0.05))
+    assert "33.3% of the calibration scores are inf, and no score is higher" in powerless.summary()
+    far = replace(observed, score=np.full(600, np.inf))
+    assert not (powerless.decide(far).verdict == Verdict.UNFAMILIAR).any()
+
+
+def test_a_refused_risk_is_not_to_be_tried_again() -> None:
+    observed = drawn(600, np.random.default_rng(0))
+    observed = replace(observed, wrong=np.ones(600, bool))
+    with pytest.raises(InputError, match="Do not try again with another seed"):
+        Policy.from_readings(observed, Goal(false_alarm=0.05, risk=0.1))
+
+
 def test_the_summary_does_not_round_a_promise_up() -> None:
     text = fitted("false_alarm=0.05,risk=0.2,delta=0.004").summary()
     assert "with probability 99.6%" in text

@@ -46,6 +46,24 @@ class TestObserve:
         assert observed.logits.dtype == torch.float64
         assert len(observed) == len(TEST)
 
+    def test_a_temperature_is_in_it(self, model: Model) -> None:
+        before = observe(model, TEST).belief.probs()
+        model.set_temperature(1.0)
+        found = observe(model, TEST).belief.probs()
+        assert torch.equal(found, model.predict(TEST).probs())
+        assert (found - before).abs().max() > 0.01
+        torch.testing.assert_close(observe(model, TEST).logits.softmax(1), found)
+
+    def test_tensors_arrays_and_splits_are_alike(self, model: Model) -> None:
+        expected = observe(model, TEST).belief.log_p
+        for x in (TEST.x, TEST.x.numpy()):
+            observed = observe(model, x)
+            assert torch.equal(observed.belief.log_p, expected)
+            assert observed.labels is None
+            assert len(MaxP().score(observed)) == len(TEST)
+        with pytest.raises(InputError, match=r"without a role: observe\(model, as_split\("):
+            KNN().fit(observe(model, TRAIN.x), observe(model, TEST))
+
     def test_the_network_runs_once(self, model: Model) -> None:
         seen: list[int] = []
         model.backbone.register_forward_hook(lambda _m, _x, z: seen.append(len(z)))

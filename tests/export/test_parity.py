@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from gemfi.decisions.conformal import threshold_of
 from gemfi.errors import CheckFailedError
 from gemfi.export import Deployed, Parity, check_parity
 from gemfi.export.inputs import random_inputs
-from gemfi.export.parity import TOLERANCE, Arrays, _edge, within_margin
+from gemfi.export.parity import TOLERANCE, Arrays, within_margin
 from support.exports import mixed, row_model, row_policy
 
 GOOD = Parity(count=100, log_prob=1e-5, near=3, differ_near=1, differ_far=0)
@@ -79,11 +80,11 @@ class TestMargin:
         generator = np.random.default_rng(0)
         group = np.sort(generator.normal(size=57))
         for level in (0.02, 0.1, 0.5, 0.99):
-            edge = _edge(group, level)
+            edge = threshold_of(group, level).value
             for score in (edge, np.nextafter(edge, 99)):
                 p = (1 + (group >= score).sum()) / 58
                 assert (p <= level) == (score > edge), level
-        assert _edge(group, 0.01) == np.inf
+        assert threshold_of(group, 0.01).value == np.inf
 
     def test_inputs_at_a_boundary_are_within_it(self, deployed: Deployed) -> None:
         policy = deployed.policy

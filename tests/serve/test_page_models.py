@@ -110,6 +110,9 @@ def test_rows_behind_a_token(row_page: Browser) -> None:
     assert text(page, MESSAGE) == "1 of 2 numbers."
     type_row(page, "across,up\n0.0,1.0")
     says(page, "Accept", "upper moon")
+    assert text(page, "#says") == "Most likely upper moon."
+    assert text(page, "#why").endswith("How sure the model is, this policy does not ask.")
+    assert text(page, "#doubt-fact").startswith("not asked by this policy (")
     page.run("document.querySelectorAll('.fields input')[1].select()")
     page.call("Input.insertText", text="-0.5")
     page.wait("document.querySelector('#label b').textContent === 'lower moon'")

@@ -209,6 +209,27 @@ def test_a_vanishing_concentration_has_draws_too(window: Browser) -> None:
     assert np.allclose(shares.max(axis=1), 1)  # all in the corners
 
 
+@pytest.mark.parametrize(
+    ("goal", "threshold", "asks"),
+    [
+        ("false_alarm=0.05", None, False),
+        ("youden", None, False),
+        ("false_alarm=0.05", 0.2, True),
+        ("false_alarm=0.05,risk=0.02,delta=0.1", None, True),
+        ("false_alarm=0.05,coverage=0.9", 0.3, True),
+        ("error=1,unfamiliar=5,abstain=0.1,prevalence=0.02", None, True),
+    ],
+)
+def test_the_page_knows_whether_clarity_is_asked(
+    window: Browser, goal: str, threshold: float | None, asks: bool
+) -> None:
+    policy = {"goal": goal, "threshold": threshold}
+    assert call(window, "decide", "m.asksClarity(a[0])", policy) == asks
+    assert Goal.parse(goal).asks_clarity == (asks and threshold != 0.2)
+    why = call(window, "words", "m.decision('accept', 'a 7', a[0]).why", policy)
+    assert ("sure enough" in why) == asks
+
+
 # --- words ---------------------------------------------------------------------------------------
 
 

@@ -84,8 +84,8 @@ def test_rows_that_cannot_be_answered(
 
 
 def test_an_input_without_a_finite_answer(row_client: TestClient) -> None:
-    _, where = error(post(row_client, '{"inputs": [[1e38,-1e38,1e38,-1e38]]}'), 422, "refused")
-    assert where == "inputs"
+    _, where = error(post(row_client, '{"inputs": [[1e38,-1e38,1e38,-1e38]]}'), 422, "not_finite")
+    assert where == "inputs[0]"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_belief_that_is_not_finite(
     client = open_client(rows)
     belief = rows.model.predict(torch.zeros(1, 4))
     broken = replace(belief, log_weight=torch.full_like(belief.log_weight, torch.nan))
-    monkeypatch.setattr(rows.model, "predict", lambda *_: broken)
+    monkeypatch.setattr(rows.model.head, "forward", lambda _: broken)
     assert error(post(client, body), 422, "not_finite")[1] == place
 
 

@@ -7,6 +7,7 @@ not matter what the network does with its output afterwards, or what it returns.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Literal
@@ -28,6 +29,7 @@ _OF_CODE: Final = (RuntimeError, AssertionError, AttributeError, IndexError, Typ
 
 # One list a forward pass, so that threads which ask one model do not get in each other's way.
 _CAUGHT: Final[ContextVar[list[Any] | None]] = ContextVar("caught", default=None)
+_CHECKING: Final = threading.RLock()  # re-entrant: a network may hold another
 
 
 class Attached(nn.Module):
@@ -89,7 +91,7 @@ class Attached(nn.Module):
         caught: list[Any] = []
         before = _CAUGHT.set(caught)
         try:
-            output = self._run(x) if self.is_checked else self._run_checked(x)
+            output = self._run(x) if self.is_checked else self._run_first(x)
         finally:
             _CAUGHT.reset(before)
         return _checked(self._features(x, caught, output))
@@ -126,6 +128,11 @@ class Attached(nn.Module):
                 f"{type(self.network).__name__} cannot take texts of {x.shape[1]} tokens; are they "
                 f"longer than it has positions for? ({str(error).splitlines()[0]})"
             ) from error
+
+    def _run_first(self, x: Tensor) -> Any:
+        """Checked, one thread after the other: the hooks of a check see every pass."""
+        with _CHECKING:
+            return self._run(x) if self.is_checked else self._run_checked(x)
 
     def _run_checked(self, x: Tensor) -> Any:
         """The first pass also sees whether any linear layer comes after the classifier."""

@@ -140,7 +140,7 @@ def _examples(observed: Observed) -> dict[str, Tensor]:
     belief = observed.belief
     found = {
         "features": observed.features[:FEATURES],
-        "example/input": observed.split.x[:EXAMPLES],
+        "example/input": observed.required_split.x[:EXAMPLES],
         "example/log_p": belief.log_p[:EXAMPLES],
         "example/log_weight": belief.log_weight[:EXAMPLES],
     }

@@ -21,6 +21,7 @@ from gemfi.decisions import Goal, Policy, Readings
 from gemfi.decisions.readings import read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.modes import evaluating
 from gemfi.plain import to_plain
 from gemfi.runs.record import environment
 from gemfi.scores import MAIN, SCORES, available
@@ -97,7 +98,7 @@ def make_bundle(
         if observed is None:
             raise InputError("a goal needs calibration data: give calibration=, or a Policy")
         policy = fitted_policy(observed, Goal.of(policy, {}), score, names)
-    return Bundle(name, model.eval(), info, policy, observed, references)
+    return Bundle(name, evaluating(model), info, policy, observed, references)
 
 
 def write_bundle(path: Path | str, bundle: Bundle) -> Path:

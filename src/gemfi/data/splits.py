@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gemfi.data.sampling import stratified_indices
+from gemfi.data.tensors import require_dense
 from gemfi.errors import InputError, RoleError
 
 
@@ -182,6 +183,7 @@ def _is_integer(value: Tensor) -> bool:
 def _checked_inputs(x: Tensor, where: str, tokens: bool) -> Tensor:
     if not isinstance(x, Tensor):
         raise InputError(f"{where}: x must be a tensor, got {type(x).__name__}; use as_split")
+    require_dense(x, f"{where}: x")
     shape = tuple(x.shape)
     if x.ndim == 0 or len(x) == 0:
         raise InputError(f"{where} is empty: expected x of shape (N, ...) with N > 0, got {shape}")
@@ -225,6 +227,7 @@ def _checked_tokens(x: Tensor, where: str) -> Tensor:
 def _checked_labels(y: Tensor, total: int, num_classes: int | None, where: str) -> Tensor:
     if not isinstance(y, Tensor):
         raise InputError(f"{where}: y must be a tensor, got {type(y).__name__}; use as_split")
+    require_dense(y, f"{where}: y")
     if y.ndim != 1:
         raise InputError(
             f"{where}: y must have shape (N,), got {tuple(y.shape)}; of one-hot rows take argmax(1)"

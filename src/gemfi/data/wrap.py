@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+import warnings
+from collections.abc import Iterator, Mapping, Sized
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
+from gemfi.data.instead import check_container, refuse_mapping
 from gemfi.data.splits import Role, Split
+from gemfi.data.tensors import as_tensor
 from gemfi.errors import InputError, RoleError
 
 Array = Tensor | npt.NDArray[Any]
 Pair = tuple[Tensor, Tensor | None]
+
+_READ_AGAIN = 32  # samples, to see whether they are the same again
 
 
 def as_split(
@@ -31,8 +36,9 @@ def as_split(
     """Wrap data with a role.
 
     A `Dataset` or `DataLoader` of (x, y) pairs, or of x alone for data without labels, is read
-    into memory once, in the order it gives; a loader that shuffles is refused, and random
-    augmentation is frozen. Numpy arrays are copied, tensors are not.
+    into memory once, in the order it gives; a loader that shuffles is refused. Random transforms
+    are frozen by that, so a few samples are read twice, with a warning if they differ. Numpy
+    arrays are copied, tensors are not.
 
     Args:
         data: (N, ...) tensor or array, or a Dataset or DataLoader.
@@ -62,36 +68,49 @@ def as_split(
             )
         inputs, labels = _materialise(data, name)
     else:
-        inputs = _tensor(data, f"{name!r}: x")
-        labels = None if y is None else _tensor(y, f"{name!r}: y")
+        check_container(data, name, role)
+        inputs = as_tensor(data, f"{name!r}: x", copy=True)
+        labels = None if y is None else as_tensor(y, f"{name!r}: y", copy=True)
     if num_classes is None and class_names is not None:
         num_classes = len(class_names)
     split = Split(inputs, labels, role, name, num_classes, class_names, tokens=tokens)
+    if isinstance(data, Dataset | DataLoader):
+        _warn_if_random(data, split)
     if num_classes is None and role is Role.TRAIN:
-        classes = len(split.class_counts)
-        return Split(split.x, split.y, role, name, classes, class_names, tokens=tokens)
+        split = replace(split, num_classes=len(split.class_counts))
     return split
 
 
-def _tensor(value: object, what: str) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    if not isinstance(value, np.ndarray | np.generic):
-        raise InputError(
-            f"{what} must be a tensor or a numpy array, got {type(value).__name__}; "
-            "as_split takes tensors, arrays, a torch Dataset or a DataLoader"
-        )
-    try:  # a copy, in this machine's byte order: torch knows neither read-only nor foreign arrays
-        return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
-    except TypeError:
-        raise InputError(f"{what} must hold numbers, got dtype {value.dtype}") from None
+def _warn_if_random(data: Dataset[Any] | DataLoader[Any], split: Split) -> None:
+    """Read the first samples again, and warn if they are others now."""
+    start = 0
+    for x, _ in _batches(data, split.name):
+        before = split.x[start : start + len(x)]
+        if x.shape != before.shape or not torch.equal(x.to(before), before):
+            break
+        start += len(x)
+        if start >= _READ_AGAIN:
+            return
+    else:
+        return
+    remedy = "read them without random transforms"
+    if split.role is Role.TRAIN:
+        remedy += ", and augment with TrainConfig(augmentation=...)"
+    warnings.warn(
+        f"{split.name!r}: the {type(data).__name__} gives other samples at each reading, but a "
+        f"split is read once, so every epoch would see the same draw; {remedy}",
+        stacklevel=3,
+    )
+
+
+def _batches(data: Dataset[Any] | DataLoader[Any], name: str) -> Iterator[Pair]:
+    return _loader_batches(data, name) if isinstance(data, DataLoader) else _items(data, name)
 
 
 def _materialise(data: Dataset[Any] | DataLoader[Any], name: str) -> Pair:
-    batches = _loader_batches(data, name) if isinstance(data, DataLoader) else _items(data, name)
     inputs: list[Tensor] = []
     labels: list[Tensor] = []
-    for index, (x, y) in enumerate(batches):
+    for index, (x, y) in enumerate(_batches(data, name)):
         if inputs and (x.shape[1:], x.dtype) != (inputs[0].shape[1:], inputs[0].dtype):
             raise InputError(
                 f"{name!r}: x changes from {tuple(inputs[0].shape[1:])} {inputs[0].dtype} to "
@@ -112,21 +131,23 @@ def _materialise(data: Dataset[Any] | DataLoader[Any], name: str) -> Pair:
 def _loader_batches(loader: DataLoader[Any], name: str) -> Iterator[Pair]:
     if loader.drop_last:
         raise InputError(
-            f"{name!r}: the DataLoader has drop_last=True and would lose samples; "
-            "pass its dataset, or a loader with drop_last=False"
+            f"{name!r}: the DataLoader has drop_last=True and would lose samples; write "
+            "as_split(loader.dataset, role=...)"
         )
-    if isinstance(loader.sampler, RandomSampler):
+    batches = getattr(loader.batch_sampler, "sampler", None)
+    if isinstance(loader.sampler, RandomSampler) or isinstance(batches, RandomSampler):
         raise InputError(
             f"{name!r}: the DataLoader shuffles, so that no second reading would give the same "
-            "split and no run could be resumed; use shuffle=False (training shuffles by itself)"
+            "split and no run could be resumed; write as_split(loader.dataset, role=...) (training "
+            "shuffles by itself)"
         )
     for index, batch in enumerate(loader):
-        x, y = _pair(batch, f"{name!r}: batch {index}")
+        x, y = _pair(batch, f"{name!r}: batch {index}", batched=True)
         unclear = y is None and loader.batch_sampler is None  # x alone: a sample or a batch?
         if unclear or x.ndim == 0 or (y is not None and y.ndim == 0):
             raise InputError(
-                f"{name!r}: the DataLoader gives samples, not batches; pass its dataset, or set "
-                "batch_size"
+                f"{name!r}: the DataLoader gives samples, not batches; write "
+                "as_split(loader.dataset, role=...)"
             )
         yield x, y
 
@@ -149,12 +170,14 @@ def _items(dataset: Dataset[Any], name: str) -> Iterator[Pair]:
         yield x[None], None if y is None else y.reshape(1)
 
 
-def _pair(item: Any, where: str) -> Pair:
+def _pair(item: Any, where: str, *, batched: bool = False) -> Pair:
+    if isinstance(item, Mapping):
+        refuse_mapping(item, where, batched=batched)
     parts = item if isinstance(item, tuple | list) else (item,)
     if len(parts) not in (1, 2):
         raise InputError(f"{where}: expected (x, y) or x alone, got {len(parts)} parts")
-    x = _tensor(parts[0], f"{where}: x")
+    x = as_tensor(parts[0], f"{where}: x")
     if len(parts) == 1:
         return x, None
     label = torch.tensor(parts[1]) if isinstance(parts[1], int | float) else parts[1]
-    return x, _tensor(label, f"{where}: y")
+    return x, as_tensor(label, f"{where}: y")

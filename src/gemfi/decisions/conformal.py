@@ -93,6 +93,11 @@ class Reference:
             f"have fewer: {shown}{more}. Give more, a higher rate, or conditional=False"
         )
 
+    def threshold(self, level: float) -> Threshold:
+        """What a score must exceed; of several groups, that which ties take most from."""
+        found = [threshold_of(group, level) for group in self.groups]
+        return max(found, key=lambda each: each.lost)
+
     def rate_interval(self, level: float, mass: float = 0.9) -> tuple[float, float]:
         """Where the false-alarm rate of this very reference lies, with probability `mass`.
 
@@ -101,6 +106,43 @@ class Reference:
         """
         ends = [_interval(len(group), level, mass) for group in self.groups]
         return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The score that an input must exceed to be unfamiliar, and what ties make of it.
+
+    Scores that equal the threshold are not above it. So where many do, or where it is infinite,
+    fewer inputs are called unfamiliar than the level allows: the level holds, with less power.
+
+    Attributes:
+        value: a score of the reference; infinite if no input can be unfamiliar.
+        tied: share of the reference that equals it.
+        above: share of the reference that exceeds it.
+        lost: share of the level that ties take away, from 0 to 1.
+    """
+
+    value: float
+    tied: float
+    above: float
+    lost: float
+
+
+def threshold_of(group: Floats, level: float) -> Threshold:
+    """The threshold of one sorted group; −∞ if every input is unfamiliar."""
+    count, rank = len(group), _rank(len(group), level)
+    if rank == 0 or rank > count:
+        return Threshold(math.inf if rank == 0 else -math.inf, 0.0, 0.0, 0.0)
+    value = group[count - rank]
+    first, last = np.searchsorted(group, value, "left"), np.searchsorted(group, value, "right")
+    above = int(count - last)
+    lost = 1.0 if value == math.inf else (rank - 1 - above) / rank
+    return Threshold(float(value), int(last - first) / count, above / count, lost)
+
+
+def _rank(count: int, level: float) -> int:
+    """How many of the p-values 1/(n + 1), 2/(n + 1), ..., 1 do not exceed a level."""
+    return int(((1 + np.arange(count + 1)) / (count + 1) <= level).sum())
 
 
 def least_samples(level: float) -> int:
@@ -129,7 +171,7 @@ def _interval(n: int, level: float, mass: float) -> tuple[float, float]:
     """Of P(p ≤ level) given n scores: that of a Beta distribution, without ties."""
     from scipy import stats  # noqa: PLC0415 - slow to import
 
-    rank = math.floor(level * (n + 1) + 1e-9)
+    rank = _rank(n, level)
     if rank == 0 or rank > n:
         return (0.0, 0.0) if rank == 0 else (1.0, 1.0)
     tail = (1 - mass) / 2

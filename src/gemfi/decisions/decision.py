@@ -19,7 +19,7 @@ class Verdict(IntEnum):
     """What to do with an input."""
 
     ACCEPT = 0
-    """Familiar and clear: use the label."""
+    """Familiar, and clear if the policy has a goal for clarity: use the label."""
     ABSTAIN = 1
     """Familiar, but ambiguous between known classes."""
     UNFAMILIAR = 2

@@ -10,6 +10,8 @@ from gemfi.style import score_label
 if TYPE_CHECKING:
     from gemfi.decisions.policy import Policy
 
+_HEAVY = 0.2  # of the level that is lost to ties, from which on the summary says so
+
 
 def describe(policy: Policy) -> str:
     """What a policy does and what is promised, in a few lines.
@@ -18,17 +20,10 @@ def describe(policy: Policy) -> str:
         policy: a fitted one.
     """
     facts, goal = policy.facts, policy.goal
-    where = "in each predicted class" if policy.reference.is_conditional else "of known inputs"
-    low, high = facts["false_alarm_low"], facts["false_alarm_high"]
-    first = (
-        f"{score_label(policy.score)}: p ≤ {policy.level:.4g}, so at most "
-        f"{_percent(policy.level)} {where} on "
-        f"average; with these samples {low:.2%} to {high:.2%}"
-    )
     lines = [
         f"Policy {goal} ({int(facts['calibration'])} calibration samples in the first stage)",
-        f"unfamiliar  {first}",
-        f"accept      {_second(policy)}",
+        f"unfamiliar  {_first(policy)}",
+        f"accept      {accepts(policy)}",
     ]
     if "coverage" in facts:
         error = "none accepted" if math.isnan(facts["error"]) else f"{facts['error']:.2%} wrong"
@@ -41,8 +36,36 @@ def describe(policy: Policy) -> str:
     return "\n".join(lines)
 
 
-def _second(policy: Policy) -> str:
+def _first(policy: Policy) -> str:
+    where = "in each predicted class" if policy.reference.is_conditional else "of known inputs"
+    promised = (
+        f"{score_label(policy.score)}: p ≤ {policy.level:.4g}, so at most "
+        f"{_percent(policy.level)} {where} on average"
+    )
+    threshold = policy.reference.threshold(policy.level)
+    if threshold.lost < _HEAVY:
+        low, high = policy.facts["false_alarm_low"], policy.facts["false_alarm_high"]
+        return f"{promised}; with these samples {low:.2%} to {high:.2%}"
+    tied = f"{threshold.tied:.1%} of the calibration scores are {threshold.value:.4g}"
+    if math.isinf(threshold.value):
+        return (
+            f"{promised}. This holds, but without power: {tied}, and no score is higher, so no "
+            "input is ever called unfamiliar"
+        )
+    return (
+        f"{promised}. This holds, but with little power: {tied}, which is the threshold, so with "
+        f"these samples about {threshold.above:.2%} are called unfamiliar"
+    )
+
+
+def accepts(policy: Policy) -> str:
+    """Which inputs are accepted, and what is promised of them."""
     goal = policy.goal
+    if policy.threshold == math.inf and not goal.asks_clarity:
+        return (
+            "every familiar input, clear or not: the goal does not say how clear (risk=, coverage= "
+            "or costs do)"
+        )
     if math.isinf(policy.threshold):
         chosen = "every familiar input" if policy.threshold > 0 else "nothing"
     else:

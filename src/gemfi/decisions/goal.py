@@ -46,7 +46,8 @@ class Goal:
     """What a policy is to achieve. By default a false-alarm rate of 5 %.
 
     Unfamiliar inputs are found by `false_alarm`, `youden` or `costs`; which of the familiar ones
-    are accepted is decided by `risk`, `coverage` or `costs`, and without any of them all are.
+    are accepted is decided by `risk`, `coverage` or `costs`. Without any of these no input is asked
+    how clear it is: all familiar ones are accepted.
 
     Attributes:
         false_alarm: share of known inputs that may be called unfamiliar.
@@ -83,6 +84,11 @@ class Goal:
                 raise InputError(f"a policy has one goal a stage: give {' or '.join(names)}")
         if not first:
             object.__setattr__(self, "false_alarm", _DEFAULT_LEVEL)
+
+    @property
+    def asks_clarity(self) -> bool:
+        """Whether anything decides which of the familiar inputs are clear enough."""
+        return not (self.risk is None and self.coverage is None and self.costs is None)
 
     @property
     def needs_ood(self) -> bool:

@@ -17,7 +17,7 @@ from gemfi.decisions import selection
 from gemfi.decisions.choice import Trial
 from gemfi.decisions.conformal import Reference
 from gemfi.decisions.decision import Decisions, Verdict
-from gemfi.decisions.describe import describe
+from gemfi.decisions.describe import accepts, describe
 from gemfi.decisions.goal import Costs, Goal
 from gemfi.decisions.readings import Readings, known_errors, read_belief
 from gemfi.errors import InputError
@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 _PARTITION = 7_031_977  # so that a caller's own generator of the same seed draws otherwise
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Policy:
     """Accept, abstain or unfamiliar, by two stages that were fitted on independent data.
 
@@ -91,7 +91,8 @@ class Policy:
             doubt: of the second stage, likewise.
             conditional: p-values within each predicted class (Mondrian), so that the false-alarm
                 rate holds in each of them.
-            seed: of the random partition of the calibration data.
+            seed: of the random partition of the calibration data. Choose it once: to try seeds
+                until a risk is met breaks its `delta`.
             goals: fields of `Goal`.
         """
         wanted = Goal.of(goal, goals)
@@ -164,6 +165,12 @@ class Policy:
         self.reference.require_level(level, self.class_names)
         facts = _rates(self.reference, level)
         return replace(self, level=level, goal=Goal(false_alarm=level), facts=facts)
+
+    def __repr__(self) -> str:
+        return (
+            f"Policy({self.goal}: unfamiliar if p ≤ {self.level:.4g} by {self.score}, accepts "
+            f"{accepts(self)})"
+        )
 
     def summary(self) -> str:
         """What it does and what is promised, in a few lines."""

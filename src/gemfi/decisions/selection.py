@@ -51,7 +51,8 @@ def threshold_for_risk(
         raise InputError(
             f"no threshold keeps the error rate at {risk:g} with probability {1 - delta:g}: of the "
             f"{int(first.sum())} most certain inputs {int(wrong[first].sum())} are wrong. Allow a "
-            "higher risk or delta, give more calibration data, or a better model"
+            "higher risk or delta, give more calibration data, or a better model. Do not try again "
+            "with another seed: what passes one of many tries is not proven"
         )
     count = len(passed) if passed.all() else int(passed.argmin())
     return float(values[start + count - 1])

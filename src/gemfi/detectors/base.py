@@ -11,8 +11,7 @@ To add one, write a file beside this with a `Detector` in the order `info`, `def
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -23,7 +22,8 @@ from gemfi import dirichlet
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
 from gemfi.errors import InputError
-from gemfi.model import Model, scaled
+from gemfi.model import Inputs, Model, scaled
+from gemfi.modes import evaluating
 
 BATCH = 512
 """Inputs a forward pass."""
@@ -66,13 +66,13 @@ class Observed:
         features: (N, D) of the backbone, as the head gets them.
         logits: (N, C) float64, see `joint_logits`.
         belief: float64, as `predict` returns it.
-        split: where they come from; it holds the role and the labels.
+        split: where they come from, with the role and the labels; None of inputs without a role.
     """
 
     features: Tensor
     logits: Tensor
     belief: Belief
-    split: Split
+    split: Split | None
 
     def __post_init__(self) -> None:
         count = len(self.belief)
@@ -93,22 +93,32 @@ class Observed:
     @property
     def labels(self) -> Tensor | None:
         """(N,) labels of the split, or None."""
-        return self.split.y
+        return None if self.split is None else self.split.y
+
+    @property
+    def required_split(self) -> Split:
+        """The split, where one is needed."""
+        if self.split is None:
+            raise InputError(
+                "these are inputs without a role: observe(model, as_split(x, y, role=...))"
+            )
+        return self.split
 
 
-def observe(model: Model, split: Split, batch_size: int = BATCH) -> Observed:
-    """Features, logits and belief of a split in one pass, in evaluation mode.
+@torch.no_grad()
+def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
+    """Features, logits and belief of inputs in one pass; the belief is that of `model.predict`.
 
     Args:
         model: trained.
-        split: of any role; `Detector.fit` refuses those that it may not learn from.
+        x: (N, ...) inputs: a tensor, an array or a split. Detectors learn from splits alone, and
+            `Detector.fit` refuses the roles that it may not learn from.
         batch_size: how many inputs at a time.
     """
-    with evaluating(model), torch.no_grad():
-        features = model.embed(split.x, batch_size)
-        beliefs = [model.head(z) for z in torch.split(features, batch_size)]
-    belief = Belief.cat(beliefs).to(torch.float64)
-    return Observed(features, joint_logits(belief), belief, split)
+    passes = list(evaluating(model).passes(x, batch_size))
+    belief = Belief.cat([belief for _, belief in passes]).to(torch.float64)
+    features = torch.cat([z for z, _ in passes])
+    return Observed(features, joint_logits(belief), belief, x if isinstance(x, Split) else None)
 
 
 def joint_logits(belief: Belief) -> Tensor:
@@ -179,8 +189,8 @@ class Detector:
             validation: role validation.
         """
         purpose = f"fitting the detector {self.info.name}"
-        require_role(train.split, (Role.TRAIN,), f"{purpose} as training data")
-        require_role(validation.split, (Role.VALIDATION,), f"{purpose} as validation data")
+        require_role(train.required_split, (Role.TRAIN,), f"{purpose} as training data")
+        require_role(validation.required_split, (Role.VALIDATION,), f"{purpose} as validation data")
         self.notes = []
         self._fit(train, validation)
         self.fitted = True
@@ -211,9 +221,8 @@ class Detector:
                 f"{self.info.name} needs no gradients: call score(observe(model, split))"
             )
         self._check_ready()
-        x = model._checked(x)
-        with evaluating(model):
-            parts = [self._score_batch(model, piece) for piece in torch.split(x, batch_size)]
+        x, model = model._checked(x), evaluating(model)
+        parts = [self._score_batch(model, piece) for piece in torch.split(x, batch_size)]
         return self._checked(torch.cat(parts))
 
     def _fit(self, train: Observed, validation: Observed) -> None:
@@ -241,7 +250,7 @@ class Detector:
 
 def labels_of(observed: Observed) -> Tensor:
     """The labels, or an error that names the split."""
-    return observed.split.labels
+    return observed.required_split.labels
 
 
 # -- gradients through the model ----------------------------------------------------------------
@@ -265,15 +274,3 @@ def perturbed(x: Tensor, magnitude: float, loss: Callable[[Tensor], Tensor]) -> 
         start = x.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(loss(start).sum(), start)
     return x - magnitude * gradient.sign()
-
-
-@contextmanager
-def evaluating(model: Model) -> Iterator[None]:
-    """Evaluation mode; afterwards every module is in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -19,12 +19,12 @@ from gemfi.detectors.base import (
     DetectorInfo,
     Needs,
     Observed,
-    evaluating,
     perturbed,
 )
 from gemfi.detectors.ddu import fitted_gaussians
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.modes import evaluating
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ class Mahalanobis(Detector):
         require_role(train, (Role.TRAIN,), f"{purpose} as training data")
         require_role(inside, (Role.VALIDATION,), f"{purpose} as ID data")
         require_role(outside, (Role.OOD_VALIDATION,), f"{purpose} as OOD data")
-        with evaluating(model):
-            self.gaussians = self._layer_gaussians(model, train.x, train.labels)
-            near, far = (
-                torch.cat([self._distances(model, x) for x in torch.split(split.x, BATCH)])
-                for split in (inside, outside)
-            )
+        model = evaluating(model)
+        self.gaussians = self._layer_gaussians(model, train.x, train.labels)
+        near, far = (
+            torch.cat([self._distances(model, x) for x in torch.split(split.x, BATCH)])
+            for split in (inside, outside)
+        )
         self.weight, self.intercept = _logistic(near, far)
         names = [*self.config.layers, "features"]
         shares = ", ".join(

@@ -12,6 +12,7 @@ from torch import Tensor
 from gemfi.belief import Belief
 from gemfi.methods import GEM, Head
 from gemfi.model import Model
+from gemfi.modes import evaluating
 from gemfi.spectral import SpectralLayer
 
 _BATCH = 512
@@ -67,18 +68,14 @@ class Subject:
 @torch.no_grad()
 def ask(head: Head, z: Tensor) -> tuple[Belief, Tensor | None]:
     """The belief on features (N, D) and the learned energy (N,), in evaluation mode."""
-    training = head.training
-    head.eval()
-    try:
-        beliefs, energies = [], []
-        for start in range(0, len(z), _BATCH):
-            rows = z[start : start + _BATCH]
-            belief: Belief = head(rows)
-            learned = head.parts(rows).energy if isinstance(head, GEM) else belief.energy
-            beliefs.append(belief)
-            energies += [] if learned is None else [learned]
-    finally:
-        head.train(training)
+    head = evaluating(head)
+    beliefs, energies = [], []
+    for start in range(0, len(z), _BATCH):
+        rows = z[start : start + _BATCH]
+        belief: Belief = head(rows)
+        learned = head.parts(rows).energy if isinstance(head, GEM) else belief.energy
+        beliefs.append(belief)
+        energies += [] if learned is None else [learned]
     energy = torch.cat(energies).to(torch.float64) if energies else None
     return Belief.cat(beliefs).to(torch.float64), energy
 

@@ -13,6 +13,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from gemfi.data.tensors import require_dense
 from gemfi.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -25,6 +26,7 @@ ROWS = 1 << 14  # samples likewise, since a belief on one may be larger than the
 
 def without_torch(data: Any) -> Any:
     """A tensor as an array, on the CPU and without gradients; anything else as it is."""
+    require_dense(data, "X")
     if not isinstance(data, Tensor):
         return data
     tensor = data.detach().cpu()

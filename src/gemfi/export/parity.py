@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +14,7 @@ from torch.export import ExportedProgram
 
 from gemfi.belief import Belief
 from gemfi.decisions import Policy
+from gemfi.decisions.conformal import threshold_of
 from gemfi.decisions.decision import Verdict
 from gemfi.errors import CheckFailedError, InputError
 from gemfi.export.deployed import Deployed
@@ -150,7 +150,7 @@ def within_margin(belief: Belief, policy: Policy | None) -> Bools:
     if policy is None:
         return near
     labels = top.indices[:, 0].numpy()
-    edges = np.array([_edge(group, policy.level) for group in policy.reference.groups])
+    edges = np.array([threshold_of(group, policy.level).value for group in policy.reference.groups])
     edge = edges[labels] if len(edges) > 1 else np.full(len(labels), edges[0])
     score = score_of(belief, policy.score).numpy()
     doubt = score_of(belief, policy.doubt).numpy()
@@ -195,15 +195,6 @@ def program_runner(program: ExportedProgram, batch: int = _BATCH) -> Runner:
         return {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
 
     return run
-
-
-def _edge(group: Floats, level: float) -> float:
-    """The reference score above which an input of this group is unfamiliar; infinite if none is."""
-    counts = np.arange(len(group) + 1)
-    allowed = int(((1 + counts) / (len(group) + 1) <= level).sum())  # p-values that are too small
-    if allowed == 0:
-        return math.inf
-    return float(group[len(group) - allowed]) if allowed <= len(group) else -math.inf
 
 
 def _is_near(values: Floats, edge: Floats, score: str) -> Bools:

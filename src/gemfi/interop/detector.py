@@ -10,6 +10,7 @@ from torch import Tensor
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.modes import evaluating
 from gemfi.scores import score_of
 
 
@@ -34,7 +35,7 @@ class OutlierDetector:
     def __init__(self, model: Model, score: str | None = None) -> None:
         if not isinstance(model, Model):
             raise InputError(f"a detector needs a gemfi Model, got {type(model).__name__}")
-        self.model = model.eval()
+        self.model = model
         self.score = score or model.head.named_scores["epistemic"]
 
     def fit(self, data_loader: object = None) -> Self:
@@ -61,8 +62,7 @@ class OutlierDetector:
                 f"expected features (B, {width}) as model.embed returns them, got {shape}; "
                 "predict takes inputs"
             )
-        self.model.eval()
-        return self._scored(self.model.head(z).to(torch.float64))
+        return self._scored(evaluating(self.model.head)(z).to(torch.float64))
 
     def __call__(self, x: Tensor) -> Tensor:
         """As `predict`."""

@@ -19,6 +19,7 @@ from gemfi import checks
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, Head, MethodInfo, Progress
+from gemfi.modes import evaluating
 from gemfi.spectral import Linear
 
 if TYPE_CHECKING:
@@ -108,8 +109,9 @@ def monte_carlo(
     Every dropout layer of the model draws anew in each pass; all else, batch normalisation
     included, is in evaluation mode. The components of all passes become components of one belief,
     with equal weights for the passes; a gate is moved into them. Densities are averaged over the
-    passes, and so are energies. The modes of all modules and torch's global generators are as
-    before afterwards. Dropout that is not a layer of its own, as in attention, is not seen.
+    passes, and so are energies. The model is left alone, and torch's global generators are as
+    before afterwards; but dropout draws from them, so threads that draw at the same time change
+    the masks. Dropout that is not a layer of its own, as in attention, is not seen.
 
     Args:
         model: with dropout layers of a rate above 0.
@@ -120,29 +122,21 @@ def monte_carlo(
     """
     checks.whole("passes", passes, 1)
     checks.seed("seed", seed)
-    layers = [
-        m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0
-    ]
-    if not layers:
+    dropout = nn.modules.dropout._DropoutNd
+    if not any(isinstance(part, dropout) and part.p > 0 for part in model.modules()):
         raise InputError(
             "monte_carlo needs dropout, and this model has no dropout layer of a rate above 0: "
             "build its backbone with some, or train the method mc-dropout"
         )
-    modes = [(module, module.training) for module in model.modules()]
-    hooks = [layer.register_forward_pre_hook(_switch_on) for layer in layers]
-    try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            torch.manual_seed(seed)
-            return _joined([model.predict(x, batch_size) for _ in range(passes)])
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, mode in modes:
-            module.training = mode
+    model = evaluating(model, training=(dropout,))
+    with torch.no_grad(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        return _joined([_one_pass(model, x, batch_size) for _ in range(passes)])
 
 
-def _switch_on(layer: nn.Module, _inputs: object) -> None:
-    layer.training = True  # `predict` puts the whole model into evaluation mode
+def _one_pass(model: Model, x: Inputs, batch_size: int) -> Belief:
+    beliefs = [belief for _, belief in model.passes(x, batch_size)]
+    return Belief.cat(beliefs).to(torch.float64)
 
 
 def _joined(beliefs: Sequence[Belief]) -> Belief:

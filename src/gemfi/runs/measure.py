@@ -136,10 +136,10 @@ def detected_by(
     found = {}
     for detector in detectors:
         name = detector.info.name
-        bar.set_postfix_str(f"{name} on {observed.split.name}")
+        bar.set_postfix_str(f"{name} on {observed.required_split.name}")
         if detector.needs == "inputs":
             parts = []
-            for piece in torch.split(observed.split.x, BATCH):
+            for piece in torch.split(observed.required_split.x, BATCH):
                 parts.append(detector.score_inputs(model, piece))
                 bar.update(len(piece))
             found[name] = torch.cat(parts)

@@ -49,18 +49,6 @@ class Reply:
     verdicts: dict[str, int]
 
 
-class NoAnswerError(Exception):
-    """An input so extreme that the model has no finite answer to it.
-
-    Args:
-        row: which of its question.
-    """
-
-    def __init__(self, row: int) -> None:
-        super().__init__("the model has no finite answer to this input")
-        self.row = row
-
-
 class Predictor:
     """Asks the model of a bundle. One thread at a time.
 
@@ -117,7 +105,6 @@ class Predictor:
             else np.concatenate([each.inputs for each in questions])
         )
         belief = self.model.predict(torch.from_numpy(inputs), self._max_batch)
-        _check_finite(belief)
         policy = self.policy
         readings = None if policy is None else read_belief(belief, policy.score, policy.doubt)
         decisions = None
@@ -147,13 +134,6 @@ class Predictor:
         seen = _bytes(inputs[rows]) if self.form.kind == "image" else None
         for row, detail in zip(rows, details(belief[rows.tolist()], seen), strict=True):
             told[row]["detail"] = detail
-
-
-def _check_finite(belief: Belief) -> None:
-    """Refuse inputs that the model has no answer to."""
-    bad = ~torch.isfinite(belief.log_probs().exp()).all(dim=1)
-    if bool(bad.any()):
-        raise NoAnswerError(int(bad.nonzero()[0]))
 
 
 def _at_own_levels(

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
-from gemfi.errors import GemfiError, InputError
+from gemfi.errors import GemfiError, InputError, NoAnswerError
 from gemfi.serve.about import without_folders
 from gemfi.serve.batching import Batcher, QueueFullError, Served, StoppedError
 from gemfi.serve.board import Board
@@ -20,7 +20,7 @@ from gemfi.serve.gauges import Gauges
 from gemfi.serve.images import place
 from gemfi.serve.loaded import Loaded
 from gemfi.serve.logs import log
-from gemfi.serve.predictor import NoAnswerError, Predictor, Question, Reply
+from gemfi.serve.predictor import Predictor, Question, Reply
 from gemfi.serve.problems import ProblemError, unusable
 from gemfi.serve.settings import Settings
 

@@ -7,6 +7,7 @@ import torch
 from gemfi.data import Split, require_classes, require_use
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.modes import evaluating
 from gemfi.outliers import OutlierConfig
 from gemfi.training.config import TrainConfig
 
@@ -108,20 +109,15 @@ def _check_augmentation(train: Split, config: TrainConfig) -> None:
 
 def _check_pass(model: Model, train: Split) -> None:
     """Two samples through the backbone: options that do not fit them are found here."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     try:
         with torch.no_grad():
-            model.features(train.x[:2])
+            evaluating(model).features(train.x[:2])
     except (RuntimeError, ValueError) as error:  # an InputError is one
         raise InputError(
             f"the backbone cannot take the samples {tuple(train.x.shape[1:])} of split "
             f"{train.name!r} ({train.role}): {str(error).splitlines()[0]}; build it for them "
             "(--backbone-options such as in_features, in_channels and size follow from the data)"
         ) from error
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _check_device(model: Model, splits: list[Split]) -> None:

@@ -21,6 +21,11 @@ export function isSure(prediction, policy) {
   return prediction.doubt !== null && prediction.doubt <= policy.threshold;
 }
 
+/** Whether the policy asks how sure the model is; if not, it accepts all that is familiar. */
+export function asksClarity(policy) {
+  return policy.threshold !== null || /(?:^|,)(?:risk|coverage|error)=/.test(policy.goal ?? "");
+}
+
 /** The ends of the slider. */
 export function ends(policy) {
   return { least: policy.least_level, most: Math.max(MOST, policy.level) };

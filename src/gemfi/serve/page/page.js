@@ -71,7 +71,7 @@ function tellModel() {
     "no idea.";
   byId("idle-title").textContent = model.policy ? "Three possible verdicts" : "No verdicts";
   byId("legend").replaceChildren(...["accept", "abstain", "unfamiliar"].map((name) => {
-    const { word, why } = decision(name);
+    const { word, why } = decision(name, "", model.policy);
     return html("li", { "data-decision": name }, signOf(name), html("div", {},
       html("b", { text: word }), html("span", { text: why })));
   }));

@@ -1,6 +1,6 @@
 // The verdict: the label, the decision in two steps, and the slider that moves it.
 
-import { decide, ends, isSure, levelAt, place, stepOf, STEPS } from "./decide.js";
+import { asksClarity, decide, ends, isSure, levelAt, place, stepOf, STEPS } from "./decide.js";
 import { byId, html, setVars, shown, svg } from "./dom.js";
 import {
   called, decision, meaning, nouns, percent, plain, promise, rate, scoreName, strangeness,
@@ -81,7 +81,8 @@ export class Verdict {
       html("span", { text: percent(prediction.confidence) }));
     const thing = called(prediction.label, this.#model);
     const said = name === null ?
-      { word: "No verdict", says: `Most likely ${thing}.`, why: "" } : decision(name, thing);
+      { word: "No verdict", says: `Most likely ${thing}.`, why: "" } :
+      decision(name, thing, this.#model.policy);
     byId("word").replaceChildren(...(name ? [signOf(name)] : []), said.word);
     byId("says").textContent = said.says;
     byId("why").textContent = said.why;
@@ -99,11 +100,13 @@ export class Verdict {
     setVars(byId("p-mark"), { "--at": place(prediction.p_value, policy) });
     byId("p-mark").textContent = "this";
     const sure = isSure(prediction, policy);
-    byId("step-sure").dataset.answer = !isFamiliar ? "skipped" : sure ? "yes" : "no";
+    const isAsked = isFamiliar && asksClarity(policy);
+    byId("step-sure").dataset.answer = !isAsked ? "skipped" : sure ? "yes" : "no";
     const limit = policy.threshold === null ? "no limit" : `limit ${plain(policy.threshold)}`;
     const doubt = `${scoreName(policy.doubt)} = ${plain(prediction.doubt)}, ${limit}`;
-    byId("doubt-fact").textContent = isFamiliar ? `${doubt}: ${sure ? "yes" : "no"}` :
-      `not asked of what is unfamiliar (${doubt})`;
+    byId("doubt-fact").textContent = isAsked ? `${doubt}: ${sure ? "yes" : "no"}` :
+      isFamiliar ? `not asked by this policy (${doubt})` :
+        `not asked of what is unfamiliar (${doubt})`;
     const most = Math.max(1, prediction.doubt ?? 0, policy.threshold ?? 0);
     shown(byId("doubt"), prediction.doubt !== null);
     setVars(byId("doubt"), {

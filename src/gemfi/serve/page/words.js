@@ -1,5 +1,7 @@
 // Numbers in plain words. Pure functions: nothing here touches the page.
 
+import { asksClarity } from "./decide.js";
+
 const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
 /** A number with three digits that mean something. */
@@ -78,9 +80,15 @@ const DECISIONS = {
   },
 };
 
+const UNASKED = {
+  word: "Accept",
+  says: (thing) => `Most likely ${thing}.`,
+  why: "It looks ordinary. How sure the model is, this policy does not ask.",
+};
+
 /** A decision in words: one word, one sentence, the reason. */
-export function decision(name, thing = "") {
-  const found = DECISIONS[name];
+export function decision(name, thing = "", policy = null) {
+  const found = name === "accept" && policy !== null && !asksClarity(policy) ? UNASKED : DECISIONS[name];
   return { word: found.word, says: found.says(thing), why: found.why };
 }
 
@@ -97,7 +105,7 @@ export function meaning(level, noun) {
   const one = Math.round(1 / level);
   const often = Math.abs(1 / one - level) < 0.02 * level ? `1 in ${one.toLocaleString("en")}` :
     `${count} of ${total}`;
-  return `About ${often} ordinary ${noun} will be called unfamiliar by mistake. ` +
+  return `At most ${often} ordinary ${noun} on average will be called unfamiliar by mistake. ` +
     "Further right, more strange inputs are caught, and more ordinary ones with them.";
 }
 
