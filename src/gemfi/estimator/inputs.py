@@ -13,6 +13,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from gemfi.data.columns import Columns
 from gemfi.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -85,8 +86,8 @@ class Scaling:
     std: Floats
 
     @classmethod
-    def of(cls, x: Array) -> Scaling:
-        """From training samples (N, C) or (N, C, H, W)."""
+    def of(cls, x: Array, columns: Columns | None = None) -> Scaling:
+        """From training samples (N, C) or (N, C, H, W); indicators of `columns` stay 0 and 1."""
         scaler = StandardScaler()
         with np.errstate(over="ignore", invalid="ignore"):
             for piece in chunks(x):
@@ -97,6 +98,8 @@ class Scaling:
                 f"column {int(bad.argmax())} of X has values too far apart for a standard "
                 "deviation in float64: scale it, or take its logarithm"
             )
+        if columns is not None:
+            return cls(*columns.unscaled(scaler.mean_, scaler.scale_))
         return cls(scaler.mean_, scaler.scale_)
 
     def apply(self, x: Array) -> Tensor:
