@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Final
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
 
 import tyro
 
@@ -24,7 +26,7 @@ from gemfi.cli.predict import predict
 from gemfi.cli.runs import evaluate, train
 from gemfi.cli.serve import serve
 from gemfi.demo import command
-from gemfi.errors import CheckFailedError, GemfiError
+from gemfi.errors import CheckFailedError, GemfiError, GemfiWarning
 
 
 def demo(
@@ -77,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gemfi {__version__}")
         return 0
     try:
-        _run(arguments)
+        with warnings_in_one_line():
+            _run(arguments)
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -88,6 +91,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("gemfi: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Warnings of gemfi as one line on standard error each."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if issubclass(category, GemfiWarning):
+            print(f"gemfi: warning: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *rest)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _run(arguments: list[str]) -> None:

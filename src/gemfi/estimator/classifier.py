@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +14,16 @@ import sklearn
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from gemfi import checks, scores
+from gemfi import checks
 from gemfi.belief import Belief
 from gemfi.bundle import save
 from gemfi.data import Role, Split
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.decisions.conformal import least_samples
-from gemfi.errors import InputError
+from gemfi.errors import GemfiWarning, InputError
 from gemfi.estimator.budget import FEWEST, Budget, Parts, choose_budget, split_parts
 from gemfi.estimator.building import build, draw_seed, finished
 from gemfi.estimator.inputs import (
@@ -32,14 +32,14 @@ from gemfi.estimator.inputs import (
     as_frame,
     chunks,
     joined,
+    uncertainty_columns,
     without_torch,
 )
-from gemfi.estimator.reading import Reading, check_inputs, check_training
+from gemfi.estimator.reading import Reading, check_inputs, check_training, encoded_labels
 from gemfi.estimator.temperature import smoothed_temperature
 from gemfi.training import TrainConfig, fit
 
 Floats = npt.NDArray[np.float64]
-Columns = dict[str, Floats]
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
 _LEARNING_RATE: Final = 2e-3
@@ -216,7 +216,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Name -> (N,) array; a data frame with the index of X if X is one, or if `set_output`
             or scikit-learn's global `transform_output` asks for pandas.
         """
-        pieces = [_columns(belief) for belief in self._beliefs(self._read(X))]
+        pieces = [uncertainty_columns(belief) for belief in self._beliefs(self._read(X))]
         found = {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
         if not (hasattr(X, "iloc") or self._output() == "pandas"):
             return found
@@ -253,7 +253,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{FEWEST} samples or more with calibration_fraction above 0, or call "
                 "calibrate(X, y) with samples that fit has not seen"
             )
-        unknown = [] if ood_validation is None else [self._readings(self._read(ood_validation))]
+        unknown = [] if ood_validation is None else [self._unfamiliar(ood_validation)]
         policy = Policy.from_readings(
             self.calibration_, Goal.of(goal, goals), ood_validation=unknown
         )
@@ -282,13 +282,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             goals: likewise.
         """
         check_is_fitted(self)
-        if self.reading_.preprocessor is not None:
-            raise InputError(
-                f"a bundle cannot hold a {type(self.reading_.preprocessor).__name__}, and without "
-                "it the model would be asked about other inputs: fit without preprocessor= "
-                "(scales, categories and missing values need none), or keep the whole classifier "
-                "with joblib.dump"
-            )
+        self.reading_.check_saveable()
         known = self.calibration_ is not None and len(self.calibration_) >= least_samples(0.05)
         policy = self.policy(goal, **goals) if goal is not None or goals or known else None
         return save(
@@ -327,15 +321,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_training(self, X: Any, y: Any) -> tuple[Any, npt.NDArray[np.int64]]:
         x, given = check_training(self, X, y)
-        check_classification_targets(given)
-        self.classes_, labels = np.unique(given, return_inverse=True)
-        if len(self.classes_) < 2:
-            only = self.classes_.tolist()[0]
-            raise InputError(
-                f"y has one class only: all {len(given)} labels are {only!r}; a classifier needs "
-                "at least two classes"
-            )
-        return x, labels.astype(np.int64)
+        self.classes_, labels = encoded_labels(given)
+        return x, labels
 
     def _read(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -404,15 +391,12 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _log_probs(self, x: Array) -> Floats:
         return np.concatenate([belief.log_probs().numpy() for belief in self._beliefs(x)])
 
+    def _unfamiliar(self, X: Any) -> Readings:
+        """Of samples that may well be on another scale."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GemfiWarning)
+            return self._readings(self._read(X))
+
     def _readings(self, x: Array, labels: Array | None = None) -> Readings:
         found = joined([read_belief(belief, self._score, _DOUBT) for belief in self._beliefs(x)])
         return found if labels is None else replace(found, wrong=found.label != labels)
-
-
-def _columns(belief: Belief) -> Columns:
-    parts = scores.uncertainty(belief)
-    names = ("total", "aleatoric", "within", "between", "epistemic")
-    found: Columns = {name: getattr(parts, name).numpy() for name in names}
-    for name in scores.available(belief):
-        found[name] = scores.SCORES[name](belief).numpy()
-    return found

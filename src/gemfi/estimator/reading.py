@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from gemfi.data.columns import Cells, Columns, frame_cells
@@ -62,6 +63,16 @@ class Reading:
             x = _dense(self.preprocessor.transform(x), self.preprocessor)
         return self._encoded(x)
 
+    def check_saveable(self) -> None:
+        """Refuse to write a bundle, which cannot hold a preprocessor."""
+        if self.preprocessor is not None:
+            raise InputError(
+                f"a bundle cannot hold a {type(self.preprocessor).__name__}, and without it the "
+                "model would be asked about other inputs: fit without preprocessor= (scales, "
+                "categories and missing values need none), or keep the whole classifier with "
+                "joblib.dump"
+            )
+
     def _encoded(self, x: Any) -> Array:
         if self.columns is not None:
             return self.columns.encode_all(_cells(x, self.columns.names), lambda row: f"row {row}")
@@ -97,6 +108,18 @@ def check_training(estimator: Any, x: Any, y: Any) -> tuple[Any, Array]:
     return x, column_or_1d(y, warn=True)
 
 
+def encoded_labels(y: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """The classes in order, and the index of each label among them."""
+    check_classification_targets(y)
+    classes, labels = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(
+            f"y has one class only: all {len(y)} labels are {classes.tolist()[0]!r}; a classifier "
+            "needs at least two classes"
+        )
+    return classes, labels.astype(np.int64)
+
+
 def check_inputs(estimator: Any, x: Any, reading: Reading) -> Any:
     """X of a prediction, of which columns are those of the fit; then as `check_training`.
 
@@ -122,10 +145,12 @@ _NUMBERS: dict[str, Any] = {
 
 
 def is_mixed(x: Any) -> bool:
-    """Whether X is a data frame with columns that are not plain numbers."""
+    """Whether X is a data frame of more than plain numbers: categories, or missing values."""
     if not (hasattr(x, "iloc") and hasattr(x, "dtypes")):
         return False
-    return any(not isinstance(each, np.dtype) or each.kind not in "iufb" for each in x.dtypes)
+    if any(not isinstance(each, np.dtype) or each.kind not in "iufb" for each in x.dtypes):
+        return True
+    return bool(x.isna().to_numpy().any())
 
 
 def refuse_sparse(x: Any) -> None:
