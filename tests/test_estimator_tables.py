@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,11 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
-from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import TruncatedSVD
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
@@ -77,15 +77,18 @@ def test_a_table_of_every_kind_of_column(mixed: GEMClassifier) -> None:
     )
     assert mixed.predict_uncertainty(x).index.equals(x.index)
     assert len(mixed.decide(x)) == len(x)
-    assert len(clone(mixed).fit(x, y).calibrate(x, y).decide(x)) == len(x)
+    assert len(copy.deepcopy(mixed).calibrate(x, y).decide(x)) == len(x)
 
 
 def test_values_that_training_did_not_have(mixed: GEMClassifier) -> None:
     x, _ = people(20, seed=2)
     new = x.assign(city="Cairo", income=np.nan, job=None)
     assert np.isfinite(mixed.predict_proba(new)).all()
-    with pytest.raises(InputError, match="row 3, column 'age': the cell is empty, and no row of"):
-        mixed.predict(x.assign(age=x["age"].where(np.arange(20) != 3)))
+    median = int(people()[0]["age"].median())
+    known = mixed.predict_proba(x.assign(age=x["age"].where(np.arange(20) != 3, median)))
+    with pytest.warns(GemfiWarning, match="column 'age' has missing values, and the training"):
+        found = mixed.predict_proba(x.assign(age=x["age"].where(np.arange(20) != 3)))
+    np.testing.assert_allclose(found, known, atol=0.01)
     with pytest.raises(InputError, match="row 0, column 'age': 'old' is not a finite number"):
         mixed.predict(x.assign(age="old"))
     with pytest.raises(ValueError, match="feature names should match"):
@@ -114,8 +117,12 @@ def test_arrays_with_missing_values() -> None:
     assert named.reading_.columns is not None
     assert named.reading_.columns.names == tuple("abcd")
     whole = quick().fit(x, y)
-    with pytest.raises(InputError, match=r"missing value at \(2, 1\).*preprocessor=SimpleImputer"):
-        whole.predict(np.where(np.arange(600).reshape(150, 4) == 9, np.nan, x))
+    place = np.arange(600).reshape(150, 4) == 9
+    with pytest.warns(GemfiWarning, match="column 1 has missing values, .* filled with its median"):
+        found = whole.predict_proba(np.where(place, np.nan, x))
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+    median = np.median(x[split_parts(y, None, None, seed).train, 1])
+    np.testing.assert_array_equal(found, whole.predict_proba(np.where(place, median, x)))
 
 
 def test_columns_are_learnt_from_training_samples_alone() -> None:
@@ -131,6 +138,25 @@ def test_columns_are_learnt_from_training_samples_alone() -> None:
         assert columns is not None
         fills.append(columns.columns[0].fill)
     assert fills[0] == fills[1] == x["income"].iloc[parts.train].median()
+
+
+def test_a_value_that_one_fold_alone_lacks() -> None:
+    """Cross-validation goes on where training folds happen to have no missing value."""
+    x, y = load_iris(return_X_y=True)
+    x[0, 0] = np.nan
+    for preprocessor in (None, MinMaxScaler(), MinMaxScaler().set_output(transform="pandas")):
+        classifier = quick(max_steps=2, preprocessor=preprocessor)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GemfiWarning)
+            assert np.isfinite(cross_val_score(classifier, x, y, cv=3)).all()
+        assert classifier.fit(x, y).reading_.columns is not None  # whichever part has the hole
+
+
+def test_missing_pixels_are_refused() -> None:
+    x = np.zeros((60, 1, 8, 8))
+    x[3, 0, 2, 2] = np.nan
+    with pytest.raises(InputError, match="X has NaN in an image"):
+        quick(backbone="convnet").fit(x, np.arange(60) % 2)
 
 
 def test_what_is_neither_number_nor_category() -> None:
@@ -299,9 +325,18 @@ def test_ordinary_drift_is_not_taken_for_another_scale() -> None:
         classifier.predict(100 * x[:9])  # too few rows to tell
 
 
-@pytest.mark.parametrize(("columns", "far", "expected"), [(1, 1, True), (2, 1, False), (2, 2, True),
-                                                          (8, 1, False), (8, 2, True), (40, 9, False),
-                                                          (40, 10, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "far", "expected"),
+    [
+        (1, 1, True),
+        (2, 1, False),
+        (2, 2, True),
+        (8, 1, False),
+        (8, 2, True),
+        (40, 9, False),
+        (40, 10, True),
+    ],
+)
 def test_how_many_columns_must_be_far(columns: int, far: int, expected: bool) -> None:
     x = torch.zeros(20, columns)
     x[:, :far] = 31

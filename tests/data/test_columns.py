@@ -77,6 +77,15 @@ def test_values_that_training_did_not_have() -> None:
         columns.encode_all({"size": np.ones(1)}, str)
 
 
+def test_medians_for_what_no_training_row_lacked() -> None:
+    columns = Columns.fit({"a": TABLE["size"], "b": TABLE["age"]})
+    table = {"a": np.array([np.nan, 1]), "b": np.array([np.nan, 1])}
+    found, names = columns.filled(table)
+    assert names == ["a"]
+    assert columns.encode(found)[0].tolist() == [[2.5, 3, 1], [1, 1, 0]]
+    assert columns.filled({"a": words("x", None), "b": table["b"]})[1] == []  # an error, as before
+
+
 def test_the_most_frequent_values_have_a_number_of_their_own() -> None:
     many = [f"v{index:03}" for index in range(MOST_CATEGORIES + 5) for _ in range(2)]
     column = Columns.fit({"x": words(*many, "v104", "rare", "x" * (LONGEST + 1), "x" * 201)})

@@ -3,7 +3,7 @@
 `Columns` is fitted on training rows and goes with the model: `gemfi train`, `gemfi predict`, the
 server and the estimator all use the same one. It is plain values, so that a bundle can hold it.
 
-- A number stays as it is. Where training data lack some, a missing one becomes the median, and a
+- A number stays as it is. A missing one becomes the median, and where training data lack some, a
   column of 0 and 1 says which were missing.
 - A category becomes a column of 0 and 1 for each value, one for all other values, and one for
   missing ones where training data have some.
@@ -48,7 +48,7 @@ class Column:
     Attributes:
         name: of the column.
         kind: what its cells are.
-        missing: whether a cell may be empty.
+        missing: whether some cell was empty when the model was trained.
         fill: of numbers, what stands for a missing one.
         categories: of categories, the values that have a number of their own.
     """
@@ -197,6 +197,22 @@ class Columns:
         x[list(errors)] = 0
         return x, errors
 
+    def filled(self, table: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:
+        """The table with medians where a number is missing that no training row lacked.
+
+        Returns:
+            The table, and the names of the columns in which there were such cells.
+        """
+        found, names = dict(table), []
+        for each in self.columns:
+            if each.kind == "number" and not each.missing and each.name in found:
+                values, errors = to_numbers(found[each.name])
+                lacking = np.isnan(values)
+                if lacking.any() and not errors:
+                    found[each.name] = np.where(lacking, each.fill, values)
+                    names.append(each.name)
+        return found, names
+
     def encode_all(self, table: Mapping[str, Cells], where: Callable[[int], str]) -> Floats:
         """The numbers (N, D) of rows that must all be right.
 
@@ -217,9 +233,8 @@ class Columns:
 def _fitted(name: str, cells: Cells, training: Cells) -> Column:
     if cells.dtype != object:
         values = training[~np.isnan(training)]
-        missing = bool(np.isnan(cells).any())
-        fill = float(np.median(values)) if missing and len(values) else 0.0
-        return Column(name, missing=missing, fill=fill)
+        fill = float(np.median(values)) if len(values) else 0.0
+        return Column(name, missing=bool(np.isnan(cells).any()), fill=fill)
     counts = Counter(text for text in to_texts(training) if text is not None)
     frequent = [
         text

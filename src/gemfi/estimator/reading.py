@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +17,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from gemfi.data.columns import Cells, Columns, frame_cells
-from gemfi.errors import InputError
+from gemfi.errors import GemfiWarning, InputError, user_level
 from gemfi.estimator.inputs import Array, check_samples, without_torch
-
-_IMPUTE = "or fill them: GEMClassifier(preprocessor=SimpleImputer())"
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +28,12 @@ class Reading:
     Attributes:
         preprocessor: a fitted transformer, or None.
         columns: of a table with categories or missing values; None for numbers as they are.
+        medians: (D,) of rows of numbers, for what is missing later; None for images.
     """
 
     preprocessor: Any = None
     columns: Columns | None = None
+    medians: Array | None = None
 
     @classmethod
     def fit(cls, preprocessor: Any, x: Any, y: Array, rows: Array) -> tuple[Reading, Array]:
@@ -42,20 +45,16 @@ class Reading:
             y: (N,) its labels.
             rows: to learn from.
         """
-        if preprocessor is None:
-            columns = _fitted_columns(x, rows)
-            reading = cls(None, columns)
-            return reading, reading._encoded(x)
-        _check_transformer(preprocessor)
-        fitted, rest = clone(preprocessor), np.setdiff1d(np.arange(len(y)), rows)
-        seen = _dense(fitted.fit_transform(_safe_indexing(x, rows), y[rows]), fitted)
-        reading = cls(fitted, _fitted_columns(seen, np.arange(len(rows))))
-        first = reading._encoded(seen)
-        found = np.empty((len(y), *first.shape[1:]))
-        found[rows] = first
-        if len(rest):
-            found[rest] = reading.numbers(_safe_indexing(x, rest))
-        return reading, found
+        fitted = None
+        if preprocessor is not None:
+            _check_transformer(preprocessor)
+            fitted, rest = clone(preprocessor), np.setdiff1d(np.arange(len(y)), rows)
+            parts = [_dense(fitted.fit_transform(_safe_indexing(x, rows), y[rows]), fitted)]
+            if len(rest):
+                parts.append(_dense(fitted.transform(_safe_indexing(x, rest)), fitted))
+            x = _stacked(parts, np.argsort(np.concatenate([rows, rest])))
+        reading = cls(fitted, _fitted_columns(x, rows), _medians(x, rows))
+        return reading, reading._encoded(x)
 
     def numbers(self, x: Any) -> Array:
         """The numbers of samples that `check_inputs` returned."""
@@ -75,19 +74,20 @@ class Reading:
 
     def _encoded(self, x: Any) -> Array:
         if self.columns is not None:
-            return self.columns.encode_all(_cells(x, self.columns.names), lambda row: f"row {row}")
+            table, names = self.columns.filled(_cells(x, self.columns.names))
+            _warn_of_missing(names)
+            return self.columns.encode_all(table, lambda row: f"row {row}")
         found: Array = check_array(
             x, dtype="numeric", allow_nd=True, ensure_all_finite="allow-nan", input_name="X"
         )
         check_samples(found)
-        lacking = np.isnan(found) if found.dtype.kind == "f" else np.zeros(1, bool)
-        if lacking.any():
-            place = tuple(int(each) for each in np.argwhere(lacking)[0])
-            raise InputError(
-                f"X has a missing value at {place}, and the training data had none: fit on data "
-                f"with missing values, {_IMPUTE}"
-            )
-        return found
+        lacking = np.isnan(found) if found.dtype.kind == "f" else np.zeros_like(found, bool)
+        if not lacking.any():
+            return found
+        if self.medians is None:
+            raise InputError("X has NaN in an image, and the network cannot take it: fill it first")
+        _warn_of_missing(np.flatnonzero(lacking.any(axis=0)).tolist())
+        return np.where(lacking, self.medians, found)
 
 
 def check_training(estimator: Any, x: Any, y: Any) -> tuple[Any, Array]:
@@ -151,6 +151,32 @@ def is_mixed(x: Any) -> bool:
     if any(not isinstance(each, np.dtype) or each.kind not in "iufb" for each in x.dtypes):
         return True
     return bool(x.isna().to_numpy().any())
+
+
+def _medians(x: Any, rows: Array) -> Array | None:
+    """Of numbers (N, D) in some rows."""
+    if is_mixed(x):
+        return None  # its columns know them
+    array = np.asarray(x)
+    return np.median(array[rows], axis=0) if array.ndim == 2 and array.dtype.kind != "O" else None
+
+
+def _warn_of_missing(names: Sequence[Any]) -> None:
+    if names:
+        warnings.warn(
+            f"column {names[0]!r} has missing values, and the training data had none there: they "
+            "are filled with its median; fit on data with missing values to learn what they mean",
+            GemfiWarning,
+            stacklevel=user_level(),
+        )
+
+
+def _stacked(parts: Sequence[Any], order: Array) -> Any:
+    """Arrays or data frames below each other, and their rows in an order."""
+    if hasattr(parts[0], "iloc"):
+        pandas: Any = importlib.import_module("pandas")
+        return pandas.concat(parts).iloc[order]
+    return np.concatenate([np.asarray(part) for part in parts])[order]
 
 
 def refuse_sparse(x: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from gemfi.decisions import Policy
+from gemfi.plain import to_plain
 from gemfi.serve.answers import finite
 from gemfi.serve.service import Service
 from gemfi.style import method_label
@@ -29,6 +30,7 @@ def about(service: Service) -> dict[str, Any]:
         "paper": head.info.paper,
         "classes": list(info.class_names),
         "feature_names": None if info.feature_names is None else list(info.feature_names),
+        "columns": None if bundle.columns is None else to_plain(bundle.columns)["columns"],
         "input": {
             "kind": service.form.kind,
             "shape": list(service.form.shape),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from gemfi.backbones.tokens import Tokens
 from gemfi.bundle import Bundle, Kind
+from gemfi.data.columns import Columns
 from gemfi.serve.settings import Settings
 
 _FLOAT32: Final = 3.4028234663852886e38  # the largest
@@ -21,12 +22,14 @@ class InputFormat:
         shape: of one input; of a text, its greatest length.
         dtype: `uint8`, `float32`, `float64` or `int64`.
         tokens: of a text.
+        columns: of a table, whose rows may come as objects by name.
     """
 
     kind: Kind
     shape: tuple[int, ...]
     dtype: str
     tokens: Tokens | None = None
+    columns: Columns | None = None
 
     @classmethod
     def of(cls, bundle: Bundle, settings: Settings) -> InputFormat:
@@ -34,7 +37,7 @@ class InputFormat:
         tokens = bundle.model.tokens
         if tokens is not None:
             return cls("text", (settings.max_tokens,), "int64", tokens)
-        return cls(bundle.kind, bundle.sample_shape, _dtype(bundle))
+        return cls(bundle.kind, bundle.sample_shape, _dtype(bundle), columns=bundle.columns)
 
     @property
     def is_whole(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from gemfi.serve import schemas
 from gemfi.serve.metrics import CONTENT_TYPE
 from gemfi.serve.service import Service
+from gemfi.serve.tables import row_schema
 
 SCHEME = "token"
 Documents = dict[int | str, dict[str, Any]]
@@ -133,6 +134,12 @@ def _contents(service: Service) -> dict[str, Any]:
         _only("inputs", {"type": "array", "items": sample, "minItems": 1, "maxItems": most}),
         _only("input", sample),
     ]
+    if service.form.columns is not None:
+        row = row_schema(service.form.columns, service.form.bounds())
+        choices += [
+            _only("inputs", {"type": "array", "items": row, "minItems": 1, "maxItems": most}),
+            _only("input", row),
+        ]
     if service.form.kind != "image":
         return {"application/json": {"schema": {"oneOf": choices}}}
     text = {

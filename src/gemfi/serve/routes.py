@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gemfi.errors import InputError
-from gemfi.serve import arrays, images
+from gemfi.serve import arrays, images, tables
 from gemfi.serve.bodies import files_of_form, read_body
 from gemfi.serve.edge import RECORD, json_response
 from gemfi.serve.metrics import CONTENT_TYPE
@@ -126,6 +126,8 @@ class Routes:
             raise malformed(f"the body must have exactly one of {', '.join(FIELDS)}")
         ((field, value),) = given.items()
         values = [value] if field in {"input", "image"} else value
+        if field in {"inputs", "input"} and tables.are_objects(values):
+            return tables.from_objects(values, field, service.form, most), field
         if field in {"inputs", "input"}:
             return arrays.to_inputs(values, field, text, service.form, most), field
         files = images.from_base64(values, field, most)
