@@ -6,6 +6,8 @@ into one line on standard error and exit code 2.
 
 from __future__ import annotations
 
+import sys
+
 
 class GemfiError(Exception):
     """Base of every error that gemfi raises on purpose."""
@@ -54,3 +56,19 @@ class NonFiniteLossError(GemfiError, ArithmeticError):
 
 class DownloadError(GemfiError):
     """A file that could not be fetched, or that is not what its publisher has published."""
+
+
+class GemfiWarning(UserWarning):
+    """Something that is not wrong, but probably not meant; the command line prints one line."""
+
+
+def user_level() -> int:
+    """The `stacklevel` of a warning that shall name the line of the caller of gemfi."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_inside(module: str) -> bool:
+    return module.partition(".")[0] in {"gemfi", "torch", "sklearn"}

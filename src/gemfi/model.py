@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy.typing as npt
 import torch
@@ -18,12 +19,24 @@ from gemfi.backbones.frozen import cannot_learn
 from gemfi.backbones.tokens import tokens_of
 from gemfi.belief import Belief
 from gemfi.data import Split
+from gemfi.data.splits import OOD_ROLES
 from gemfi.data.tensors import as_tensor
-from gemfi.errors import InputError, NoAnswerError
+from gemfi.errors import GemfiWarning, InputError, NoAnswerError, user_level
 from gemfi.methods import GEMConfig, Head, method
 from gemfi.modes import evaluating
-from gemfi.normalisation import Normalisation, check_channels, standardised
+from gemfi.normalisation import (
+    Normalisation,
+    check_channels,
+    is_on_another_scale,
+    standardised,
+)
 from gemfi.spectral import SOFT
+
+_ANOTHER_SCALE: Final = (
+    "these inputs look like they are on another scale than the training data: did they skip a "
+    "preprocessing step? Behind a Pipeline, ask with pipeline[:-1].transform(X), or give "
+    "GEMClassifier a preprocessor=, which X then always goes through"
+)
 
 Inputs = Tensor | npt.NDArray[Any] | Split
 
@@ -191,7 +204,18 @@ class Model(nn.Module):
         if x.dtype == torch.uint8:
             return x
         parameter = next(self.parameters(), None)
-        return x if parameter is None else x.to(parameter.dtype)
+        x = x if parameter is None else x.to(parameter.dtype)
+        if not (isinstance(inputs, Split) and inputs.role in OOD_ROLES):
+            self._warn_of_scale(x)
+        return x
+
+    def _warn_of_scale(self, x: Tensor) -> None:
+        """Tell that rows have probably skipped a preprocessing step."""
+        mean, std = self.input_mean, self.input_std
+        if mean is None or std is None or x.ndim != 2 or x.shape[1] != len(mean):
+            return
+        if is_on_another_scale(x, mean, std):
+            warnings.warn(_ANOTHER_SCALE, GemfiWarning, stacklevel=user_level())
 
     def _check_scale(self, x: Tensor) -> None:
         """Refuse inputs on another scale than the training data: beliefs on them mean nothing."""

@@ -105,7 +105,7 @@ class TestTables:
         """Read as they come, they would be features under the wrong names."""
         other = csv(tmp_path / "far.csv", header="height,width,kind")
         message = (
-            r"far\.csv has other columns than .*pets\.csv beside the label's, which it needs too: "
+            r"far\.csv has other columns than the data beside the label's, which it needs too: "
             r"\('height', 'width'\), expected"
         )
         refused(csv(tmp_path / "pets.csv"), message, ood_test={"far": other})
@@ -121,9 +121,9 @@ class TestTables:
         refused(path, "has no column 'species'; it has: width, height, kind", label="species")
         refused(path, "has 3 columns, so there is no column 7", label=7)
         refused(csv(tmp_path / "few.csv", 12), r"class 'ant' has 4 samples; .* at least 5")
-        text = path.read_text().replace("\n7,", "\n,")
-        (tmp_path / "hole.csv").write_text(text)
-        refused(tmp_path / "hole.csv", r"line 9, column 'width': the cell is empty")
+        text = path.read_text().replace("\n7,", "\n1e999,")
+        (tmp_path / "far.csv").write_text(text)
+        refused(tmp_path / "far.csv", r"line 9, column 'width': '1e999' is not a finite number")
         refused(tmp_path / "none.csv", r"cannot read .*none\.csv")
 
     def test_parquet_needs_pyarrow(self, tmp_path: Path) -> None:
@@ -295,7 +295,8 @@ def test_one_file_does_not_tune_and_judge(tmp_path: Path) -> None:
 def test_options_are_for_files_of_their_kind(tmp_path: Path) -> None:
     rows = archive(tmp_path / "a.npz", x=RNG.normal(size=(40, 3)), y=np.arange(40) % 4)
     for path in (rows, pictures(tmp_path / "photos")):
-        refused(path, r"label \(--label\) is for tables", label="kind")
+        refused(path, r"\(--label, --drop, --keep\) are for tables", label="kind")
+        refused(path, r"\(--label, --drop, --keep\) are for tables", drop=["kind"])
     for path in (rows, csv(tmp_path / "pets.csv")):
         refused(path, r"\(--size, --grey\) are for folders of images", size=8)
         refused(path, r"\(--size, --grey\) are for folders of images", grey=True)

@@ -287,6 +287,8 @@ REVIEWED = {
     "runs/choose.py make_spec": "of matched_spec and own_spec",
     "runs/choose.py own_spec": "reads nothing but the name",
     "cli/runs.py Choices.spec": "hands it to make_spec",
+    "cli/runs.py _table_notes": "names of columns, not data",
+    "data/own.py _normalisation": "hands train to Normalisation.of",
     # where models are judged, nothing is learnt
     "runs/work.py evaluate_run": "measures",
     "runs/work.py _outside": "names the sets that are measured",

@@ -11,12 +11,17 @@ from starlette.testclient import TestClient
 from gemfi.bundle import Bundle, make_bundle
 from gemfi.serve.app import create_app
 from gemfi.serve.settings import Settings
-from support.served import Open, make_images, make_rows
+from support.served import Open, make_images, make_people, make_rows
 
 
 @pytest.fixture(scope="session")
 def rows() -> Bundle:
     return make_rows()
+
+
+@pytest.fixture(scope="session")
+def people() -> Bundle:
+    return make_people()
 
 
 @pytest.fixture(scope="session")

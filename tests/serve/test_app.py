@@ -99,7 +99,7 @@ def test_a_token_is_described(rows: Bundle, row_client: TestClient, open_client:
 
 
 def test_the_described_body_is_what_is_taken(
-    row_client: TestClient, image_client: TestClient
+    row_client: TestClient, image_client: TestClient, people: Bundle, open_client: Open
 ) -> None:
     """The schema and the server accept and refuse the same bodies."""
     image = [[[0] * 8] * 8]
@@ -108,7 +108,18 @@ def test_the_described_body_is_what_is_taken(
             {"input": [1, 2, 3, 4]}, {"inputs": [[1, 2, 3, 4.5]]}, {"inputs": []}, {},
             {"input": [1, 2, 3]}, {"input": [1, 2, 3, "4"]}, {"input": [1, 2, 3, True]},
             {"input": [1, 2, 3, 1e39]}, {"input": [1, 2, 3, 4], "x": 1}, [], {"inputs": 1},
-            {"inputs": [[1, 2, 3, 4]] * 257},
+            {"inputs": [[1, 2, 3, 4]] * 257}, {"input": {"a": 1, "b": 2, "c": 3, "d": True}},
+            {"inputs": [{"a": 1, "b": 2, "c": 3, "d": 4}]}, {"input": {"a": 1, "b": 2, "c": 3}},
+            {"input": {"a": 1, "b": 2, "c": 3, "d": None}}, {"inputs": [{}]},
+            {"input": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}}, {"input": {}},
+            {"inputs": [{"a": 1, "b": 2, "c": 3, "d": 4}, [1, 2, 3, 4]]},
+            {"input": {"a": 1, "b": 2, "c": 3, "d": 1e39}},
+        ],
+        open_client(people): [
+            {"input": {"age": 30, "city": "Rome"}}, {"input": {"age": None, "city": None}},
+            {"inputs": [{"age": 3.5, "city": "new"}, {"age": 1, "city": 7}]},
+            {"input": {"age": "30", "city": "Rome"}}, {"input": {"age": 1, "city": ["Rome"]}},
+            {"input": {"age": 1}}, {"input": [1, 0, 1, 0, 0]}, {"input": [1, "Rome"]},
         ],
         image_client: [
             {"input": image}, {"inputs": [image, image]}, {"input": [[[256] * 8] * 8]},

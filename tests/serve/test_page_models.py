@@ -151,6 +151,35 @@ def test_a_text_may_be_shorter_than_the_longest(plain_page: Browser) -> None:
     assert hint.startswith("1 to 5 token ids")
 
 
+TABLE_FORM = """
+  import("/static/rows.js").then((m) => {
+    const told = [];
+    const place = document.createElement("div");
+    const columns = [
+      { name: "age", kind: "number", missing: true, categories: [] },
+      { name: "size", kind: "number", missing: false, categories: [] },
+      { name: "city", kind: "category", missing: false, categories: ["Oslo", "Rome"] },
+    ];
+    const form = m.rowForm(place, { input: { kind: "row", shape: [6] }, columns }, {
+      onRow: (row) => told.push(row), onPart: (text) => told.push(text),
+    });
+    for (const text of ["30, 1.5, Rome", ", 2, ", "1, , x", "1, two, x", "1, 2"]) form.set(text);
+    return [told, [...place.querySelectorAll(".fields input")].map((each) => each.placeholder)];
+  })"""
+
+
+def test_a_row_with_categories_and_missing_cells(plain_page: Browser) -> None:
+    told, hints = plain_page.run(TABLE_FORM)
+    assert told == [
+        {"age": 30, "size": 1.5, "city": "Rome"},
+        {"age": None, "size": 2, "city": None},
+        "Cell 2 (size) is missing or is no number.",
+        "Cell 2 (size) is missing or is no number.",
+        "2 of 3 cells.",
+    ]
+    assert hints == ["", "", "Oslo, Rome"]
+
+
 def test_without_policy_heads_and_energy(plain_page: Browser, tmp_path: Path) -> None:
     page = plain_page
     page.wait("!document.querySelector('#desk').hidden")

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
@@ -13,6 +14,8 @@ from starlette.testclient import TestClient
 
 from gemfi import Model, Split, TrainConfig, build_model, fit
 from gemfi.bundle import Bundle, make_bundle
+from gemfi.data.columns import Columns
+from gemfi.normalisation import Normalisation
 
 Open = Callable[..., TestClient]
 """Makes a client of an app that serves a bundle with settings."""
@@ -53,6 +56,26 @@ def make_rows(seed: int = 0) -> Bundle:
         policy="false_alarm=0.1",
         feature_names=("a", "b", "c", "d"),
         provenance={"spec": {"task": "/".join(("", "somewhere", "secret", "table.csv"))}},
+    )
+
+
+def make_people() -> Bundle:
+    """A table of a number that may be missing, and a category."""
+    rng = np.random.default_rng(0)
+    city = rng.choice(np.array(["Oslo", "Rome"], dtype=object), 400)
+    age = np.where(rng.uniform(size=400) < 0.1, np.nan, rng.normal(40, 10, 400))
+    cells = {"age": age, "city": city}
+    columns = Columns.fit(cells)
+    x = torch.from_numpy(columns.encode(cells)[0]).float()
+    y = torch.from_numpy((city == "Rome").astype(np.int64))
+    names = ("north", "south")
+    train, calibration = Split(x, y, "train", "people", 2, names).carve(0.5, "calibration")
+    torch.manual_seed(0)
+    normalisation = Normalisation((40, 0, 0, 0, 0), (10, 1, 1, 1, 1))
+    model = build_model("edl", "mlp", 2, in_features=5, normalisation=normalisation)
+    fit(model, train, config=TrainConfig(epochs=5, batch_size=32), progress=False)
+    return make_bundle(
+        "people", model, calibration=calibration, policy="false_alarm=0.1", columns=columns
     )
 
 

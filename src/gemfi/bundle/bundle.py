@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gemfi.belief import Belief
 from gemfi.bundle.description import Description
+from gemfi.data.columns import Columns, frame_cells
 from gemfi.decisions import Decisions, Goal, Policy, Readings
 from gemfi.errors import InputError
 from gemfi.model import Inputs, Model
@@ -65,15 +66,35 @@ class Bundle:
             raise InputError(f"{self.name} {reason}: ask it in Python, with predict")
         return self.info.sample_shape
 
-    def predict(self, x: Inputs, batch_size: int = 512) -> Belief:
-        """The belief on inputs (N, ...), as `Model.predict`."""
+    @property
+    def columns(self) -> Columns | None:
+        """Of a table, whose cells become the numbers that the model takes."""
+        if self.info.columns is not None or self.info.feature_names is None:
+            return self.info.columns
+        return Columns.of_numbers(self.info.feature_names)
+
+    def predict(self, x: Inputs | Any, batch_size: int = 512) -> Belief:
+        """The belief on inputs.
+
+        Args:
+            x: (N, ...) as `Model.predict` takes them; or a data frame, of a model of a table.
+            batch_size: how many at a time.
+        """
+        if hasattr(x, "iloc"):
+            x = self._numbers(x)
         return self.model.predict(x, batch_size)
 
-    def decide(self, x: Inputs, goal: Goal | str | None = None) -> Decisions:
+    def _numbers(self, frame: Any) -> npt.NDArray[np.float64]:
+        """The rows of a data frame as the model takes them."""
+        if self.columns is None:
+            raise InputError(f"{self.name} knows no names of columns: give the numbers alone")
+        return self.columns.encode_all(frame_cells(frame), lambda row: f"row {row}")
+
+    def decide(self, x: Inputs | Any, goal: Goal | str | None = None) -> Decisions:
         """Accept, abstain or unfamiliar for each input.
 
         Args:
-            x: (N, ...).
+            x: as for `predict`.
             goal: in place of that of the bundle's policy, as for `policy_for`.
         """
         policy = self.policy if goal is None else self.policy_for(goal)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gemfi.backbones import Blueprint
+from gemfi.data.columns import Columns
 from gemfi.errors import InputError
 from gemfi.methods import method
 from gemfi.plain import from_plain, to_plain
@@ -28,7 +29,8 @@ class Description:
         dtype: of the weights.
         channels: how many means and spreads the normalisation of the inputs has; None for none.
         temperature: whether beliefs have a temperature.
-        feature_names: of the columns, where an input is a row of a table.
+        feature_names: of the numbers, where an input is a row of a table.
+        columns: of a table, where they are not the numbers themselves: categories, missing values.
         policy: the policy in plain values, without its reference.
         metrics: numbers of the model, by whatever names.
         provenance: where it comes from: environment, and spec, data and training of a run.
@@ -46,6 +48,7 @@ class Description:
     channels: int | None = None
     temperature: bool = False
     feature_names: tuple[str, ...] | None = None
+    columns: Columns | None = None
     policy: Mapping[str, Any] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -82,3 +85,5 @@ class Description:
                 f"{where}.feature_names: {len(self.feature_names)} names for inputs of shape "
                 f"{columns}"
             )
+        if self.columns is not None and self.columns.outputs != self.feature_names:
+            raise InputError(f"{where}.columns: they do not become the numbers of feature_names")

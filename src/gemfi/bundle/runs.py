@@ -97,6 +97,7 @@ def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
         policy=policy,
         class_names=facts.class_names,
         feature_names=facts.feature_names,
+        columns=facts.columns,
         metrics={"validation": run.metrics().get("validation", {}).get("id", {})},
         provenance=provenance,
     )

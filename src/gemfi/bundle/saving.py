@@ -17,6 +17,7 @@ from gemfi.bundle.bundle import DOUBT, Bundle, fitted_policy
 from gemfi.bundle.container import ENDING, check_ending, write_container
 from gemfi.bundle.description import Description
 from gemfi.data import Split, require_use
+from gemfi.data.columns import Columns
 from gemfi.decisions import Goal, Policy, Readings
 from gemfi.decisions.readings import read_belief
 from gemfi.errors import InputError
@@ -44,6 +45,7 @@ def save(
     policy: Policy | Goal | str | None = None,
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
+    columns: Columns | None = None,
     metrics: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -57,6 +59,7 @@ def save(
         policy: a policy, or a goal to fit one for, such as `false_alarm=0.05,risk=0.02`.
         class_names: in place of those of the model or the calibration data.
         feature_names: of the columns, where an input is a row of a table.
+        columns: or the columns of a table with categories or missing values.
         metrics: numbers to keep with it, JSON values.
         provenance: where it comes from, JSON values; the environment is added.
     """
@@ -69,6 +72,7 @@ def save(
         policy=policy,
         class_names=class_names,
         feature_names=feature_names,
+        columns=columns,
         metrics=metrics,
         provenance={"environment": to_plain(environment()), **(provenance or {})},
     )
@@ -83,13 +87,16 @@ def make_bundle(
     policy: Policy | Goal | str | None = None,
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
+    columns: Columns | None = None,
     metrics: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Bundle:
     """A bundle of a model that is at hand; the arguments are those of `save`."""
     _check_kinds(model, calibration, class_names)
     names = _class_names(model, class_names, calibration)
-    info = _description(model, names, feature_names, metrics or {}, provenance or {})
+    if columns is not None:
+        feature_names = columns.outputs
+    info = _description(model, names, feature_names, columns, metrics or {}, provenance or {})
     score = model.head.named_scores["epistemic"]
     if isinstance(policy, Policy):
         score = policy.score
@@ -157,6 +164,7 @@ def _description(
     model: Model,
     class_names: tuple[str, ...],
     feature_names: Sequence[str] | None,
+    columns: Columns | None,
     metrics: Mapping[str, Any],
     provenance: Mapping[str, Any],
 ) -> Description:
@@ -181,6 +189,7 @@ def _description(
         channels=None if model.input_mean is None else len(model.input_mean),
         temperature=model.log_temperature is not None,
         feature_names=None if feature_names is None else tuple(map(str, feature_names)),
+        columns=None if columns is None or columns.is_plain else columns,
         metrics=dict(metrics),
         provenance=dict(provenance),
     )

@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import tyro
 
@@ -27,7 +27,7 @@ from gemfi.cli.predict import predict
 from gemfi.cli.runs import evaluate, train
 from gemfi.cli.serve import serve
 from gemfi.demo import command
-from gemfi.errors import CheckFailedError, GemfiError
+from gemfi.errors import CheckFailedError, GemfiError, GemfiWarning
 from gemfi.training.interrupt import Terminated, terminable
 
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gemfi {__version__}")
         return 0
     try:
-        with terminable(), _short_warnings():
+        with terminable(), warnings_in_one_line():
             _run(arguments)
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -99,18 +99,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Print a warning as one line, without the place in the code that gave it."""
-    before = warnings.formatwarning
+def warnings_in_one_line() -> Iterator[None]:
+    """Warnings of gemfi as one line on standard error each."""
+    usual = warnings.showwarning
 
-    def short(message: Warning | str, *_where: object, **_line: object) -> str:
-        return f"gemfi: warning: {message}\n"
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if issubclass(category, GemfiWarning):
+            print(f"gemfi: warning: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *rest)
 
-    warnings.formatwarning = short
-    try:
+    with warnings.catch_warnings():
+        warnings.showwarning = show  # type: ignore[assignment]
         yield
-    finally:
-        warnings.formatwarning = before
 
 
 def _run(arguments: list[str]) -> None:

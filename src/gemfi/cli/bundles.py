@@ -11,6 +11,7 @@ import tyro
 from gemfi.bundle import Bundle, bundle_of_run, open_model, write_bundle
 from gemfi.bundle.container import check_ending
 from gemfi.cli import options
+from gemfi.data.columns import Columns
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
 from gemfi.files import to_json
@@ -116,7 +117,18 @@ def _inputs(bundle: Bundle) -> str:
         text += ", standardised inside"
     if info.temperature:
         text += ", with a temperature"
+    if info.columns is not None:
+        return "\n".join(
+            [f"{text}, from {len(info.columns.columns)} columns", *_columns(info.columns)]
+        )
     return text if info.feature_names is None else f"{text}\n{_listed(info.feature_names)}"
+
+
+def _columns(columns: Columns, most: int = 40) -> list[str]:
+    """Each column, and what its cells are."""
+    lines = [f"{each.name}: {each.words()}" for each in columns.columns[:most]]
+    left = len(columns.columns) - most
+    return [*lines, f"... ({left} more; --json lists all)"] if left > 0 else lines
 
 
 def _listed(names: tuple[str, ...], most: int = 12) -> str:

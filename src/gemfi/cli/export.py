@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _Data = tyro.conf.arg(metavar="DATA ...", help_behavior_hint="")
 _ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
+_COLUMNS: Final = (
+    "input     {} numbers: categories and missing values are encoded outside of the graph, as its "
+    "metadata say"
+)
 _INDENT: Final = " " * 10
 
 
@@ -40,6 +44,7 @@ def export(
     """Write a model as a graph that runs without gemfi: ONNX, or a program of torch.export.
 
     Scaling, normalisation, network, density, temperature, gate, scores and decision are all inside.
+    The categories and missing values of a table are not: its graph takes the encoded numbers.
     Each graph is first compared with the model, and written only if log-probabilities are within
     1e-4 and no decision differs but those as close to a boundary.
 
@@ -98,6 +103,8 @@ def _heading(bundle: Bundle, deployed: Deployed, given: Given) -> str:
         f"outputs   {', '.join(deployed.output_names)}",
         f"compared  on {len(given.x):,} {given.words}",
     ]
+    if bundle.info.columns is not None:
+        lines.insert(1, _COLUMNS.format(len(bundle.info.columns.outputs)))
     if given.task is None and given.words.startswith("random"):
         lines[-1] += "; --data takes real ones"
     return "\n".join(lines)

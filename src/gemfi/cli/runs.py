@@ -164,10 +164,15 @@ def train(
     spec = choices.spec(task if task in TASKS else _absolute(task), data, own)
     folder = default_folder(spec, data.name) if out is None else Path(out)
     done = not fresh and is_finished(folder)
+    for warning in data.warnings:
+        print(f"gemfi: warning: {warning}", file=sys.stderr)
 
     def started(record: Record) -> None:
         if not quiet:
-            notes = [f"Recipe: {note}." for note in choices.notes(task)]
+            notes = [
+                *_table_notes(data, own),
+                *(f"Recipe: {note}." for note in choices.notes(task)),
+            ]
             print("\n".join([headline(record), f"Run: {folder}", *notes, ""]), flush=True)
             if done:
                 print("This run had finished; --fresh would train it again.")
@@ -221,6 +226,19 @@ def evaluate(
     if json is not None:
         write_atomically(Path(json), to_json(_all_numbers(found), indent=1).encode() + b"\n")
         print(f"Wrote {json}.")
+
+
+def _table_notes(task: Task, own: OwnData) -> list[str]:
+    """Which column holds the labels, and how the others are read."""
+    if task.columns is None:
+        return []
+    taken = "" if own.label is not None else ", the last column; --label names another"
+    words = [each for each in task.columns.columns if each.kind == "category"]
+    lacking = [each for each in task.columns.columns if each.missing]
+    read = [f"{len(task.columns.columns)} columns"]
+    read += [f"{len(words)} of them categories"] if words else []
+    read += [f"{len(lacking)} with missing cells"] if lacking else []
+    return [f"Label: {task.label_name}{taken}.", f"Inputs: {', '.join(read)}."]
 
 
 def _absolute(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,9 +12,7 @@ from gemfi.data.sampling import stratified_indices
 from gemfi.data.splits import Role, Split
 from gemfi.errors import InputError
 
-TEST_FRACTION: Final = 0.2
-VALIDATION_FRACTION: Final = 0.1
-CALIBRATION_FRACTION: Final = 0.1
+_FRACTIONS: Final = {Role.TEST: 0.2, Role.VALIDATION: 0.1, Role.CALIBRATION: 0.1}
 
 
 def cut(
@@ -30,6 +29,17 @@ def cut(
         name: of each split.
         seed: which samples go where; not the seed of a run.
     """
+    classes = len(class_names)
+    return {
+        role: Split(x[rows], y[rows], role, name, classes, class_names)
+        for role, rows in cut_rows(y, class_names, name, seed=seed).items()
+    }
+
+
+def cut_rows(
+    y: Tensor, class_names: tuple[str, ...], name: str, *, seed: int = 0
+) -> dict[Role, Tensor]:
+    """Which samples go where; arguments as in `cut`."""
     total = len(y)
     counts = torch.bincount(y, minlength=len(class_names))
     if int(counts.min()) < 5:
@@ -38,12 +48,10 @@ def cut(
             f"{name!r}: class {class_names[rare]!r} has {int(counts[rare])} samples; cutting a set "
             "into train, validation, calibration and test takes at least 5 of each class"
         )
-    held = torch.from_numpy(stratified_indices(y.numpy(), round(TEST_FRACTION * total), seed))
-    kept = torch.ones(total, dtype=torch.bool)
-    kept[held] = False
-    classes = len(class_names)
-    test = Split(x[held], y[held], Role.TEST, name, classes, class_names)
-    train = Split(x[kept], y[kept], Role.TRAIN, name, classes, class_names)
-    train, validation = train.carve(round(VALIDATION_FRACTION * total), "validation", seed=seed)
-    train, calibration = train.carve(round(CALIBRATION_FRACTION * total), "calibration", seed=seed)
-    return {split.role: split for split in (train, validation, calibration, test)}
+    labels, rest = y.numpy(), np.arange(total)
+    found = {}
+    for role, fraction in _FRACTIONS.items():
+        held = stratified_indices(labels[rest], round(fraction * total), seed)
+        found[role] = torch.from_numpy(rest[held])
+        rest = np.delete(rest, held)
+    return {Role.TRAIN: torch.from_numpy(rest), **found}

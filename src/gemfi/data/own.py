@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from gemfi.data import readers
-from gemfi.data.cut import cut
+from gemfi.data.columns import Columns
+from gemfi.data.cut import cut, cut_rows
+from gemfi.data.leaks import ColumnWarning, checked_columns
 from gemfi.data.splits import Role, Split
 from gemfi.data.task import Task
 from gemfi.errors import InputError
@@ -35,6 +37,8 @@ class _Kind:
     """How files are to be read."""
 
     label: str | int
+    drop: tuple[str, ...]
+    keep: tuple[str, ...]
     size: int | None
     grey: bool
 
@@ -46,13 +50,17 @@ class _Found:
     x: Tensor
     y: Tensor | None = None
     class_names: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None  # of a table
+    table: readers.Table | None = None
+    columns: Columns | None = None  # of a table, as the model takes them
+    warnings: tuple[ColumnWarning, ...] = ()
 
 
 def task_from_path(
     path: Path | str,
     *,
     label: str | int = -1,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
     size: int | None = None,
     grey: bool = False,
     ood_validation: Paths | None = None,
@@ -66,18 +74,21 @@ def task_from_path(
     - a folder has a sub-folder of images for each class;
     - `.npz` holds `x` and `y`, or `images` and `labels`: (N, ...) numbers or uint8 images, and
       labels counted from 0;
-    - `.csv` and `.parquet` hold a column for each feature and one for the label.
+    - `.csv` and `.parquet` hold a column for each feature, of numbers or of text, and one for the
+      label; see `Columns` for categories and missing cells.
 
     Args:
         path: the file or folder.
         label: of a table, the column of the labels, by name or index; the last by default.
+        drop: of a table, columns to leave out.
+        keep: of a table, columns to learn from though they look like a leak; see `leaks`.
         size: of a folder, make every image size × size, cropped to a square.
         grey: of a folder, read one channel in place of three.
         ood_validation: name -> a file or folder of the same kind, for tuning. Its labels do not
             matter, but a table needs the column all the same.
         ood_test: likewise; to report.
     """
-    path, kind = Path(path), _Kind(label, size, grey)
+    path, kind = Path(path), _Kind(label, tuple(drop), tuple(keep), size, grey)
     _check_options(path, kind)
     _check_places({"the data": [path], "--ood-validation": ood_validation, "--ood-test": ood_test})
     own, y, names = _labelled(_read(path, kind), path)
@@ -96,9 +107,19 @@ def task_from_path(
         test=splits[Role.TEST],
         ood_validation=tuning,
         ood_test=report,
-        normalisation=Normalisation.of(splits[Role.TRAIN]) if normalised else None,
-        feature_names=own.columns,
+        normalisation=_normalisation(splits[Role.TRAIN], own.columns) if normalised else None,
+        columns=own.columns,
+        label_name=None if own.table is None else own.table.label_name,
+        warnings=own.warnings,
     )
+
+
+def _normalisation(train: Split, columns: Columns | None) -> Normalisation:
+    found = Normalisation.of(train)
+    if columns is None:
+        return found
+    mean, std = columns.unscaled(found.mean, found.std)
+    return Normalisation(tuple(mean.tolist()), tuple(std.tolist()))
 
 
 def _check_options(path: Path, kind: _Kind) -> None:
@@ -106,9 +127,10 @@ def _check_options(path: Path, kind: _Kind) -> None:
     table, folder = path.suffix.lower() in _TABLES and not path.is_dir(), path.is_dir()
     if not path.exists():
         return  # which is said when it is read
-    if kind.label != -1 and not table:
+    if (kind.label != -1 or kind.drop or kind.keep) and not table:
         raise InputError(
-            f"label (--label) is for tables, .csv and .parquet, but {path} is not one; leave it out"
+            f"label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet, "
+            f"but {path} is not one; leave them out"
         )
     if (kind.size is not None or kind.grey) and not folder:
         raise InputError(
@@ -142,12 +164,7 @@ def _outside(
     """Files of unfamiliar data, by name."""
     found: dict[str, Split] = {}
     for name, each in (paths or {}).items():
-        other = _read(Path(each), kind)
-        if other.columns != own.columns:
-            raise InputError(
-                f"{each} has other columns than {path} beside the label's, which it needs too: "
-                f"{other.columns}, expected {own.columns}"
-            )
+        other = _read(Path(each), kind, own)
         found[name] = Split(other.x, None, role, name)
         _check_other(found[name].x, {path.name: own.x}, name)
     return found
@@ -181,7 +198,8 @@ def _labelled(found: _Found, path: Path) -> tuple[_Found, Tensor, tuple[str, ...
     return replace(found, x=whole.x), whole.labels, names
 
 
-def _read(path: Path, kind: _Kind) -> _Found:
+def _read(path: Path, kind: _Kind, own: _Found | None = None) -> _Found:
+    """Read a file or folder; `own` is what was read of the data, if this is unfamiliar data."""
     suffix = path.suffix.lower()
     if path.is_dir():
         mode: Literal["L", "RGB"] = "L" if kind.grey else "RGB"
@@ -191,14 +209,41 @@ def _read(path: Path, kind: _Kind) -> _Found:
         return _Found(torch.from_numpy(pictures.images), y, pictures.class_names)
     if suffix in _TABLES:
         table = _TABLES[suffix](path, label=kind.label)
-        x = torch.from_numpy(table.features).float()
-        y = None if table.labels is None else torch.from_numpy(table.labels)
-        return _Found(x, y, table.class_names, table.feature_names)
+        return _own_table(table, path, kind) if own is None else _other_table(table, path, own)
     if suffix == ".npz":
         return _read_archive(path)
     if path.exists():
         raise InputError(f"{path}: {_FORMATS}")
     raise InputError(f"{path} does not exist; {_FORMATS}")
+
+
+def _own_table(table: readers.Table, path: Path, kind: _Kind) -> _Found:
+    """The table to learn from: its columns are fitted on the training part."""
+    assert table.labels is not None  # noqa: S101 - a column of them was asked for
+    assert table.class_names is not None  # noqa: S101 - likewise
+    y = torch.from_numpy(table.labels)
+    train = cut_rows(y, table.class_names, path.name)[Role.TRAIN].numpy()
+    try:
+        cells, warnings = checked_columns(
+            table.columns, table.labels, train, drop=kind.drop, keep=kind.keep
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    columns = Columns.fit(cells, train)
+    x = columns.encode_all(cells, lambda row: f"{path}, row {row}")
+    return _Found(torch.from_numpy(x).float(), y, table.class_names, table, columns, warnings)
+
+
+def _other_table(table: readers.Table, path: Path, own: _Found) -> _Found:
+    """A table of unfamiliar data: the same columns, made into the same numbers."""
+    expected = None if own.table is None else own.table.feature_names
+    if own.columns is None or table.feature_names != expected:
+        raise InputError(
+            f"{path} has other columns than the data beside the label's, which it needs too: "
+            f"{table.feature_names}, expected {expected}"
+        )
+    x = own.columns.encode_all(table.columns, lambda row: f"{path}, row {row}")
+    return _Found(torch.from_numpy(x).float(), table=table, columns=own.columns)
 
 
 def _read_archive(path: Path) -> _Found:

@@ -46,6 +46,9 @@ class Role(StrEnum):
 ID_ROLES = frozenset({Role.TRAIN, Role.VALIDATION, Role.CALIBRATION, Role.TEST})
 """Roles of in-distribution data, which needs labels."""
 
+OOD_ROLES = frozenset({Role.OOD_VALIDATION, Role.OOD_TEST, Role.AUXILIARY})
+"""Roles of data that are unlike the training data on purpose."""
+
 CARVED_ROLES = frozenset({Role.VALIDATION, Role.CALIBRATION})
 """Roles that may be carved from training data."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from gemfi.data.splits import ID_ROLES, Role, Split
 from gemfi.errors import InputError, RoleError
 
 if TYPE_CHECKING:
+    from gemfi.data.columns import Columns
+    from gemfi.data.leaks import ColumnWarning
     from gemfi.normalisation import Normalisation
 
 Source = Split | Callable[[], Split]
@@ -35,7 +37,9 @@ class Task:
         ood_test: name -> OOD set to report.
         normalisation: of the inputs, where the data set has customary constants.
         absent: OOD set -> why it is not among them; for sets that are known, but not here.
-        feature_names: of the columns, where the inputs are rows of a table with names.
+        columns: of a table, and the numbers that they become.
+        label_name: of a table, the column of the labels.
+        warnings: about columns of a table that may give the label away.
     """
 
     def __init__(
@@ -51,13 +55,15 @@ class Task:
         ood_test: Mapping[str, Source],
         normalisation: Normalisation | None = None,
         absent: Mapping[str, str] | None = None,
-        feature_names: tuple[str, ...] | None = None,
+        columns: Columns | None = None,
+        label_name: str | None = None,
+        warnings: Sequence[ColumnWarning] = (),
     ) -> None:
         self.name, self.class_names = name, tuple(class_names)
         self.num_classes = len(self.class_names)
         self.normalisation = normalisation
         self.absent = dict(absent or {})
-        self.feature_names = feature_names
+        self.columns, self.label_name, self.warnings = columns, label_name, tuple(warnings)
         self._sample: tuple[torch.Size, torch.dtype] | None = None
         self._train = self._lazy(Role.TRAIN, train)
         self._validation = self._lazy(Role.VALIDATION, validation)

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 from gemfi.data.instead import check_container, refuse_mapping
 from gemfi.data.splits import Role, Split
 from gemfi.data.tensors import as_tensor
-from gemfi.errors import InputError, RoleError
+from gemfi.errors import GemfiWarning, InputError, RoleError, user_level
 
 Array = Tensor | npt.NDArray[Any]
 Pair = tuple[Tensor, Tensor | None]
@@ -99,7 +99,8 @@ def _warn_if_random(data: Dataset[Any] | DataLoader[Any], split: Split) -> None:
     warnings.warn(
         f"{split.name!r}: the {type(data).__name__} gives other samples at each reading, but a "
         f"split is read once, so every epoch would see the same draw; {remedy}",
-        stacklevel=3,
+        GemfiWarning,
+        stacklevel=user_level(),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,33 +14,32 @@ import sklearn
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from gemfi import checks, scores
+from gemfi import checks
 from gemfi.belief import Belief
 from gemfi.bundle import save
 from gemfi.data import Role, Split
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.decisions.conformal import least_samples
-from gemfi.errors import InputError
+from gemfi.errors import GemfiWarning, InputError
 from gemfi.estimator.budget import FEWEST, Budget, Parts, choose_budget, split_parts
 from gemfi.estimator.building import build, draw_seed, finished
 from gemfi.estimator.inputs import (
     Array,
     Scaling,
     as_frame,
-    check_samples,
     chunks,
     joined,
+    uncertainty_columns,
     without_torch,
 )
+from gemfi.estimator.reading import Reading, check_inputs, check_training, encoded_labels
 from gemfi.estimator.temperature import smoothed_temperature
 from gemfi.training import TrainConfig, fit
 
 Floats = npt.NDArray[np.float64]
-Columns = dict[str, Floats]
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
 _LEARNING_RATE: Final = 2e-3
@@ -75,6 +75,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             trained.
         backbone_options: arguments of a backbone given by name, such as `{"width": 256}`; its
             input size follows from the data.
+        preprocessor: a transformer of scikit-learn, such as a `ColumnTransformer`, that X goes
+            through wherever it is given; a copy is fitted on training samples. Not needed for
+            scales, categories and missing values.
         config: the method's configuration; None for its default, but for rows the density of
             the GEM family is one of the features and not of their directions
             (`density_space="raw"`), so that rows far from the data are unfamiliar.
@@ -95,7 +98,10 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_: names of the columns, where X had some.
         n_iter_: epochs.
         n_steps_: optimiser steps.
-        model_: the trained `Model`, in float64; it takes X as it is.
+        reading_: the fitted preprocessor, and the columns of a table with categories or
+            missing values.
+        model_: the trained `Model`, in float64; it takes what `reading_` makes of X, which is X
+            itself where it holds numbers alone.
         log_temperature_: log T of the probabilities, which `model_` has too.
         calibration_: what `decide` knows of its calibration data, or None.
         history_: a record an epoch.
@@ -108,6 +114,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         backbone: str | nn.Module = "mlp",
         backbone_options: Mapping[str, Any] | None = None,
+        preprocessor: Any = None,
         config: Any = None,
         epochs: int | None = None,
         max_steps: int | None = None,
@@ -122,6 +129,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.method = method
         self.backbone = backbone
         self.backbone_options = backbone_options
+        self.preprocessor = preprocessor
         self.config = config
         self.epochs = epochs
         self.max_steps = max_steps
@@ -139,14 +147,16 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on samples X with labels y.
 
         Args:
-            X: rows (N, D) or images (N, C, H, W) of finite numbers: an array, a data frame or a
-                tensor.
+            X: rows (N, D) or images (N, C, H, W): an array, a data frame or a tensor. Of rows,
+                some numbers may be missing, and columns of a data frame may hold categories.
             y: (N,) labels of any type, of at least two classes.
         """
         self._check_settings()
-        x, labels = self._read_training(X, y)
+        given, labels = self._read_training(X, y)
         seed = draw_seed(self.random_state)
         parts = split_parts(labels, self.validation_fraction, self.calibration_fraction, seed)
+        names = self.classes_[labels]
+        self.reading_, x = Reading.fit(self.preprocessor, given, names, parts.train)
         self._train(x, labels, parts, seed)
         self._fit_temperature(x, labels, parts)
         self.calibration_: Readings | None = None
@@ -206,7 +216,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Name -> (N,) array; a data frame with the index of X if X is one, or if `set_output`
             or scikit-learn's global `transform_output` asks for pandas.
         """
-        pieces = [_columns(belief) for belief in self._beliefs(self._read(X))]
+        pieces = [uncertainty_columns(belief) for belief in self._beliefs(self._read(X))]
         found = {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
         if not (hasattr(X, "iloc") or self._output() == "pandas"):
             return found
@@ -243,7 +253,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{FEWEST} samples or more with calibration_fraction above 0, or call "
                 "calibrate(X, y) with samples that fit has not seen"
             )
-        unknown = [] if ood_validation is None else [self._readings(self._read(ood_validation))]
+        unknown = [] if ood_validation is None else [self._unfamiliar(ood_validation)]
         policy = Policy.from_readings(
             self.calibration_, Goal.of(goal, goals), ood_validation=unknown
         )
@@ -264,12 +274,15 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: Path | str, goal: Goal | str | None = None, **goals: Any) -> Path:
         """Write one file for `gemfi.load`, `gemfi predict` and `gemfi serve`; labels become texts.
 
+        It holds the columns of a table with categories and missing values, but no `preprocessor`.
+
         Args:
             path: of the file, which ends in `.safetensors`.
             goal: of its policy, as of `policy`; by default that of `decide`, if it can be kept.
             goals: likewise.
         """
         check_is_fitted(self)
+        self.reading_.check_saveable()
         known = self.calibration_ is not None and len(self.calibration_) >= least_samples(0.05)
         policy = self.policy(goal, **goals) if goal is not None or goals or known else None
         return save(
@@ -279,6 +292,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             policy=policy,
             class_names=[str(each) for each in self.classes_],
             feature_names=getattr(self, "feature_names_in_", None),
+            columns=self.reading_.columns,
             provenance={"estimator": type(self).__name__},
         )
 
@@ -300,31 +314,22 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) is not None:
                 checks.number(name, getattr(self, name), 0, below=0.5)
 
-    def _read_training(self, X: Any, y: Any) -> tuple[Array, npt.NDArray[np.int64]]:
-        x, given = validate_data(
-            self, without_torch(X), without_torch(y), dtype="numeric", allow_nd=True
-        )
-        check_samples(x)
-        check_classification_targets(given)
-        self.classes_, labels = np.unique(given, return_inverse=True)
-        if len(self.classes_) < 2:
-            only = self.classes_.tolist()[0]
-            raise InputError(
-                f"y has one class only: all {len(given)} labels are {only!r}; a classifier needs "
-                "at least two classes"
-            )
-        return x, labels.astype(np.int64)
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = True
+        return tags
+
+    def _read_training(self, X: Any, y: Any) -> tuple[Any, npt.NDArray[np.int64]]:
+        x, given = check_training(self, X, y)
+        self.classes_, labels = encoded_labels(given)
+        return x, labels
 
     def _read(self, X: Any) -> Array:
         check_is_fitted(self)
-        x: Array = validate_data(
-            self, without_torch(X), dtype="numeric", allow_nd=True, reset=False
-        )
-        check_samples(x)
-        return x
+        return self.reading_.numbers(check_inputs(self, X, self.reading_))
 
     def _train(self, x: Array, labels: Array, parts: Parts, seed: int) -> None:
-        scaling = Scaling.of(x[parts.train])
+        scaling = Scaling.of(x[parts.train], self.reading_.columns)
         classes = len(self.classes_)
 
         def split(rows: Array, role: Role) -> Split | None:
@@ -386,15 +391,12 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _log_probs(self, x: Array) -> Floats:
         return np.concatenate([belief.log_probs().numpy() for belief in self._beliefs(x)])
 
+    def _unfamiliar(self, X: Any) -> Readings:
+        """Of samples that may well be on another scale."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GemfiWarning)
+            return self._readings(self._read(X))
+
     def _readings(self, x: Array, labels: Array | None = None) -> Readings:
         found = joined([read_belief(belief, self._score, _DOUBT) for belief in self._beliefs(x)])
         return found if labels is None else replace(found, wrong=found.label != labels)
-
-
-def _columns(belief: Belief) -> Columns:
-    parts = scores.uncertainty(belief)
-    names = ("total", "aleatoric", "within", "between", "epistemic")
-    found: Columns = {name: getattr(parts, name).numpy() for name in names}
-    for name in scores.available(belief):
-        found[name] = scores.SCORES[name](belief).numpy()
-    return found

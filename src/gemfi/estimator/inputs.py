@@ -13,6 +13,9 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from gemfi import scores
+from gemfi.belief import Belief
+from gemfi.data.columns import Columns
 from gemfi.data.tensors import require_dense
 from gemfi.errors import InputError
 
@@ -71,6 +74,16 @@ def joined(parts: Sequence[T]) -> T:
     return found
 
 
+def uncertainty_columns(belief: Belief) -> dict[str, Floats]:
+    """The parts of the entropy, and every score that a belief allows, by name."""
+    parts = scores.uncertainty(belief)
+    names = ("total", "aleatoric", "within", "between", "epistemic")
+    found: dict[str, Floats] = {name: getattr(parts, name).numpy() for name in names}
+    for name in scores.available(belief):
+        found[name] = scores.SCORES[name](belief).numpy()
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Scaling:
     """(x − mean) / std along axis 1, in float64.
@@ -87,8 +100,8 @@ class Scaling:
     std: Floats
 
     @classmethod
-    def of(cls, x: Array) -> Scaling:
-        """From training samples (N, C) or (N, C, H, W)."""
+    def of(cls, x: Array, columns: Columns | None = None) -> Scaling:
+        """From training samples (N, C) or (N, C, H, W); indicators of `columns` stay 0 and 1."""
         scaler = StandardScaler()
         with np.errstate(over="ignore", invalid="ignore"):
             for piece in chunks(x):
@@ -99,6 +112,8 @@ class Scaling:
                 f"column {int(bad.argmax())} of X has values too far apart for a standard "
                 "deviation in float64: scale it, or take its logarithm"
             )
+        if columns is not None:
+            return cls(*columns.unscaled(scaler.mean_, scaler.scale_))
         return cls(scaler.mean_, scaler.scale_)
 
     def apply(self, x: Array) -> Tensor:

@@ -8,9 +8,11 @@ from typing import Any, Final
 import torch
 
 from gemfi._version import __version__
+from gemfi.data.columns import Columns
 from gemfi.decisions import Verdict
 from gemfi.export.deployed import Deployed
 from gemfi.files import to_json
+from gemfi.plain import to_plain
 
 SNIPPET: Final = """\
 import json
@@ -26,16 +28,22 @@ found = dict(zip(names, session.run(None, {{"input": x}})))
 print(classes[found["label"][0]], found["probs"].max(){decision})
 """
 
+ENCODING: Final = "a number or its fill, then 1 if it was missing; 1 for the category, else 0"
+"""How columns become numbers, in the order of the metadata `numbers`."""
+
 _DECISION: Final = f', {[str(each) for each in Verdict]}[found["decision"][0]]'
 
 
-def metadata(deployed: Deployed, class_names: tuple[str, ...], name: str) -> dict[str, str]:
+def metadata(
+    deployed: Deployed, class_names: tuple[str, ...], name: str, columns: Columns | None = None
+) -> dict[str, str]:
     """Texts for the `metadata_props` of a model.
 
     Args:
         deployed: the module.
         class_names: of its classes.
         name: of the model.
+        columns: of a table with categories or missing values, which are not part of the graph.
     """
     head = deployed.model.head
     entries = {
@@ -46,6 +54,10 @@ def metadata(deployed: Deployed, class_names: tuple[str, ...], name: str) -> dic
         "input": input_note(deployed),
         "scores": "higher is more uncertain; max_prob is 1 - max p, evidence -log of the evidence",
     }
+    if columns is not None:
+        entries["input"] += f"; they are made from columns: {ENCODING}"
+        entries["columns"] = to_json(to_plain(columns)["columns"])
+        entries["numbers"] = to_json(list(columns.outputs))
     if deployed.policy is not None:
         entries["policy"] = to_json(_policy(deployed))
         entries["decision"] = to_json({str(int(each)): str(each) for each in Verdict})

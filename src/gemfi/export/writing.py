@@ -66,7 +66,7 @@ def _onnx(
     program: ExportedProgram,
 ) -> list[Graph]:
     proto: Any = to_onnx(deployed, program)
-    notes = metadata(deployed, bundle.info.class_names, bundle.name)
+    notes = metadata(deployed, bundle.info.class_names, bundle.name, bundle.info.columns)
     whole = with_metadata(proto, notes).SerializeToString()
     parity = check_parity(deployed, onnx_runner(whole), given.x)
     parity.require(files["onnx"].name if "onnx" in files else "the ONNX graph before int8")

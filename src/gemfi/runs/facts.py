@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemfi.data import Split, Task
+from gemfi.data.columns import Columns
 from gemfi.differences import described, differences
 from gemfi.errors import CheckpointError, InputError
 from gemfi.normalisation import Normalisation
@@ -41,7 +42,8 @@ class TaskFacts:
         normalisation: that the model applies to its inputs; None for none.
         train: the training split.
         validation: the validation split.
-        feature_names: of the columns, where an input is a row of a table.
+        feature_names: of the numbers, where an input is a row of a table.
+        columns: of a table, where they are not the numbers themselves.
     """
 
     num_classes: int
@@ -53,11 +55,12 @@ class TaskFacts:
     train: SplitFacts
     validation: SplitFacts
     feature_names: tuple[str, ...] | None = None
+    columns: Columns | None = None
 
     @classmethod
     def of(cls, task: Task, spec: RunSpec) -> TaskFacts:
         """Read the training and validation data of a task."""
-        x = task.train.x
+        x, columns = task.train.x, task.columns
         return cls(
             num_classes=task.num_classes,
             class_names=task.class_names,
@@ -67,7 +70,8 @@ class TaskFacts:
             normalisation=task.normalisation if spec.normalise else None,
             train=SplitFacts.of(task.train),
             validation=SplitFacts.of(task.validation),
-            feature_names=task.feature_names,
+            feature_names=None if columns is None else columns.outputs,
+            columns=None if columns is None or columns.is_plain else columns,
         )
 
     def check_alike(self, task: Task, split: Split) -> None:

@@ -37,6 +37,8 @@ class OwnData:
 
     Attributes:
         label: of a table, the column of the labels; by default the last.
+        drop: of a table, columns to leave out.
+        keep: of a table, columns to learn from though they look like a leak.
         size: of a folder, make every image size × size, cropped to a square.
         grey: of a folder, read one channel in place of three.
         ood_validation: files or folders of unfamiliar data of the same kind, for tuning.
@@ -44,6 +46,8 @@ class OwnData:
     """
 
     label: str | None = None
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
     size: int | None = None
     grey: bool = False
     ood_validation: tuple[str, ...] = ()
@@ -54,6 +58,8 @@ class OwnData:
         return task_from_path(
             path,
             label=-1 if self.label is None else self.label,
+            drop=self.drop,
+            keep=self.keep,
             size=self.size,
             grey=self.grey,
             ood_validation=_by_name(self.ood_validation),
@@ -176,8 +182,9 @@ def find_task(name: str, own: OwnData = OwnData()) -> Task:  # noqa: B008 - froz
     if name in TASKS:
         if own != OwnData():
             raise InputError(
-                f"--label, --size, --grey, --ood-validation and --ood-test are for your own files; "
-                f"{name!r} is a task of the library (a folder of that name is ./{name})"
+                "--label, --drop, --keep, --size, --grey, --ood-validation and --ood-test are for "
+                f"your own files; {name!r} is a task of the library (a folder of that name is "
+                f"./{name})"
             )
         return TASKS[name]()
     if not Path(name).exists():

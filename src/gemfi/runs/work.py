@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from gemfi.data import Split, Task
 from gemfi.data.registry.tasks import AGAINST
 from gemfi.detectors import detector_names
-from gemfi.diagnostics import diagnose
+from gemfi.diagnostics import Finding, diagnose
 from gemfi.files import to_json, write_atomically
 from gemfi.plain import to_plain
 from gemfi.runs.folder import (
@@ -122,13 +123,27 @@ def evaluate_run(
 
 
 def _health(run: Run, task: Task, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The health on validation data, with an even choice of training data as reference."""
+    """The health on validation data, with an even choice of training data as reference.
+
+    What was seen of columns that may give the label away is part of it.
+    """
     count = len(task.train)
     rows = torch.arange(0, count, math.ceil(count / _REFERENCE))
     reference = task.train.subset(rows)
-    plain: dict[str, Any] = to_plain(
-        diagnose(run.model, task.validation, reference, history=history)
+    health = diagnose(run.model, task.validation, reference, history=history)
+    of_columns = (
+        Finding(
+            f"column {each.column}",
+            each.share,
+            False,
+            each.meaning,
+            each.remedy,
+            each.limit,
+            "share",
+        )
+        for each in task.warnings
     )
+    plain: dict[str, Any] = to_plain(replace(health, findings=(*health.findings, *of_columns)))
     return plain
 
 

@@ -124,13 +124,21 @@ def _table(read: Callable[..., Iterator[Piece]]) -> Reader:
                 f"{file} is a table, but {bundle.name} takes inputs of shape {shape}: save them as "
                 ".npy"
             )
-        return read(file, bundle.info.feature_names, shape[0])
+        return read(file, bundle.columns, shape[0])
 
     return rows
 
 
 def _array(file: Path, bundle: Bundle) -> Iterator[Piece]:
-    return stream_array(file, max(1, min(ROWS, _NUMBERS // math.prod(bundle.sample_shape))))
+    rows = max(1, min(ROWS, _NUMBERS // math.prod(bundle.sample_shape)))
+    columns = bundle.info.columns
+    for piece in stream_array(file, rows):
+        cells = piece.x.shape[1:]
+        if columns is not None and cells == (len(columns.names),) and cells != bundle.sample_shape:
+            x, errors = columns.encode(dict(zip(columns.names, piece.x.T, strict=True)))
+            yield Piece(piece.names, x, errors)
+        else:
+            yield piece
 
 
 READERS: Final[Mapping[str, Reader]] = {

@@ -11,6 +11,7 @@ import numpy as np
 
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
+from gemfi.plain import to_plain
 from gemfi.serve.answers import finite
 from gemfi.serve.formats import InputFormat
 from gemfi.style import method_label
@@ -31,6 +32,7 @@ def about(
         "paper": head.info.paper,
         "classes": list(info.class_names),
         "feature_names": None if info.feature_names is None else list(info.feature_names),
+        "columns": None if bundle.columns is None else to_plain(bundle.columns)["columns"],
         "input": {
             "kind": form.kind,
             "shape": list(form.shape),

@@ -64,13 +64,7 @@ def to_inputs(
         form: what the model takes.
         max_inputs: how many there may be.
     """
-    if field == "inputs":
-        if not isinstance(values, list):
-            raise unusable("wrong_shape", "inputs must be an array of inputs", field)
-        if not values:
-            raise unusable("wrong_shape", "give at least one input", field)
-        if len(values) > max_inputs:
-            raise too_large(f"{len(values)} inputs, more than the {max_inputs} allowed", field)
+    check_count(values, field, max_inputs)
     try:
         array = np.array(values, np.float64)
     except (ValueError, TypeError, OverflowError):
@@ -81,6 +75,16 @@ def to_inputs(
         if flaw is not None:
             raise _told(flaw, field)
     return array.astype(form.dtype)
+
+
+def check_count(values: Any, field: str, max_inputs: int) -> None:
+    """Refuse what is no array of inputs, and an empty or too long one."""
+    if not isinstance(values, list):
+        raise unusable("wrong_shape", "inputs must be an array of inputs", field)
+    if not values:
+        raise unusable("wrong_shape", "give at least one input", field)
+    if len(values) > max_inputs:
+        raise too_large(f"{len(values)} inputs, more than the {max_inputs} allowed", field)
 
 
 def _fits(array: npt.NDArray[np.float64], form: InputFormat) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gemfi.backbones.tokens import Tokens
 from gemfi.bundle import Bundle, Kind
+from gemfi.data.columns import Columns
 from gemfi.serve.settings import Settings
 
 _FLOAT32: Final = 3.4028234663852886e38  # the largest
 _LONGEST: Final = len("-1.7976931348623157e+308")
+_CELL: Final = 256  # bytes of a category and what is around it
 _SOME_BYTES: Final = 2**16
 _MANY_BYTES: Final = 2**24
 
@@ -25,12 +28,14 @@ class InputFormat:
         shape: of one input; of a text, its greatest length.
         dtype: `uint8`, `float32`, `float64` or `int64`.
         tokens: of a text.
+        columns: of a table, whose rows may come as objects by name.
     """
 
     kind: Kind
     shape: tuple[int, ...]
     dtype: str
     tokens: Tokens | None = None
+    columns: Columns | None = None
 
     @classmethod
     def of(cls, bundle: Bundle, settings: Settings) -> InputFormat:
@@ -38,7 +43,7 @@ class InputFormat:
         tokens = bundle.model.tokens
         if tokens is not None:
             return cls("text", (settings.max_tokens,), "int64", tokens)
-        return cls(bundle.kind, bundle.sample_shape, _dtype(bundle))
+        return cls(bundle.kind, bundle.sample_shape, _dtype(bundle), columns=bundle.columns)
 
     @property
     def is_whole(self) -> bool:
@@ -83,6 +88,8 @@ class InputFormat:
         longest = len(str(int(self.bounds()[1]))) if self.is_whole else _LONGEST
         comma = len(", ")
         one = self.numbers * (longest + comma) + self.lists * (len("[]") + comma)
+        if self.columns is not None:  # an object by the names of the columns
+            one += sum(len(json.dumps(name)) + _CELL for name in self.columns.names)
         many = _MANY_BYTES if self.kind == "image" else min(max_inputs * one, _MANY_BYTES)
         return max(one, many, _SOME_BYTES)
 

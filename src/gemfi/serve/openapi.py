@@ -10,6 +10,7 @@ from gemfi.serve import schemas
 from gemfi.serve.loaded import Loaded
 from gemfi.serve.metrics import CONTENT_TYPE
 from gemfi.serve.service import Service
+from gemfi.serve.tables import row_schema
 
 _MOST_NUMBERS: Final = 64  # of an example
 _PIXEL: Final = (
@@ -176,6 +177,12 @@ def _contents(loaded: Loaded, most: int) -> dict[str, Any]:
         _only("inputs", {"type": "array", "items": sample, "minItems": 1, "maxItems": most}),
         _only("input", sample),
     ]
+    if loaded.form.columns is not None:
+        row = row_schema(loaded.form.columns, loaded.form.bounds())
+        choices += [
+            _only("inputs", {"type": "array", "items": row, "minItems": 1, "maxItems": most}),
+            _only("input", row),
+        ]
     examples = _examples(loaded)
     if loaded.form.kind != "image":
         return {"application/json": {"schema": {"oneOf": choices}, **examples}}

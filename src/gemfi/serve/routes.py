@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gemfi.errors import InputError
-from gemfi.serve import arrays, images
+from gemfi.serve import arrays, images, tables
 from gemfi.serve.answers import Plain
 from gemfi.serve.bodies import files_of_form, read_body
 from gemfi.serve.edge import RECORD, json_response
@@ -117,6 +117,8 @@ class Routes:
             raise malformed(f"the body must have exactly one of {', '.join(FIELDS)}")
         ((field, value),) = given.items()
         values = [value] if field in {"input", "image"} else value
+        if field in {"inputs", "input"} and tables.are_objects(values):
+            return tables.from_objects(values, field, form, settings.max_inputs), field
         if field in {"inputs", "input"}:
             return arrays.to_inputs(values, field, text, form, settings.max_inputs), field
         files = images.from_base64(values, field, settings.max_inputs)

@@ -93,6 +93,16 @@ class InputKind(_Strict):
     dtype: str
 
 
+class ColumnAbout(_Strict):
+    """A column of a table."""
+
+    name: str
+    kind: Literal["number", "category"]
+    missing: bool = Field(description="Whether a value may be null.")
+    fill: float = Field(description="Of numbers: what stands for a missing one.")
+    categories: list[str] = Field(description="Values that are known; any other is one of others.")
+
+
 class PolicyAbout(_Strict):
     """How decisions are made."""
 
@@ -123,7 +133,10 @@ class ModelAbout(_Strict):
     summary: str
     paper: str
     classes: list[str]
-    feature_names: list[str] | None
+    feature_names: list[str] | None = Field(description="Of the numbers of a row.")
+    columns: list[ColumnAbout] | None = Field(
+        description="Of a table, by whose names a row may be an object."
+    )
     input: InputKind
     policy: PolicyAbout | None
     references: dict[str, list[float | None]] = Field(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from gemfi.errors import CheckpointError, InputError
+from gemfi.errors import CheckpointError, GemfiWarning, InputError, user_level
 from gemfi.training.checkpoint import Snapshot, damaged
 from gemfi.training.optimizer import state_names
 from gemfi.training.state import RunState
@@ -106,7 +106,8 @@ def note_threads(path: Path, state: RunState, *, begun: bool) -> None:
         f"{_threads(state.threads)}: its weights will not be bit for bit those of a run with "
         f"either. For that, stop it and resume with OMP_NUM_THREADS={before}, or after "
         f"torch.set_num_threads({before})",
-        stacklevel=2,
+        GemfiWarning,
+        stacklevel=user_level(),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from gemfi import InputError
+from gemfi.data.columns import Columns
 from gemfi.data.readers import read_npy
 from gemfi.data.readers.arrays import stream_rows
 from gemfi.data.readers.folder import is_image, read_image
@@ -78,7 +79,7 @@ def test_images_come_in_pieces(tmp_path: Path) -> None:
 def test_a_table_comes_in_pieces(tmp_path: Path) -> None:
     lines = [f"{index},{2 * index}" for index in range(ROWS + 2)]
     (tmp_path / "a.csv").write_text("\n".join(["a,b", *lines, ""]))
-    pieces = list(stream_csv(tmp_path / "a.csv", ("b",), 1))
+    pieces = list(stream_csv(tmp_path / "a.csv", Columns.of_numbers(["b"]), 1))
     assert [len(piece.names) for piece in pieces] == [ROWS, 2]
     assert np.concatenate([piece.x[:, 0] for piece in pieces]).tolist() == [
         2.0 * index for index in range(ROWS + 2)
@@ -108,8 +109,8 @@ def test_broken_tables_are_refused(tmp_path: Path, content: bytes, message: str)
 def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,a\n1,2,3\n")
     with pytest.raises(InputError, match="has two columns 'a'"):
-        list(stream_csv(tmp_path / "a.csv", ("a", "b"), 2))
-    assert next(stream_csv(tmp_path / "a.csv", ("b",), 1)).x.tolist() == [[2.0]]
+        list(stream_csv(tmp_path / "a.csv", Columns.of_numbers(["a", "b"]), 2))
+    assert next(stream_csv(tmp_path / "a.csv", Columns.of_numbers(["b"]), 1)).x.tolist() == [[2.0]]
 
 
 def test_wide_tables_come_in_pieces_of_few_rows(
@@ -117,5 +118,5 @@ def test_wide_tables_come_in_pieces_of_few_rows(
 ) -> None:
     monkeypatch.setattr("gemfi.data.readers.streams.NUMBERS", 7)
     (tmp_path / "a.csv").write_text("a,b,c\n" + 5 * "1,2,3\n")
-    pieces = list(stream_csv(tmp_path / "a.csv", ("c",), 1))
+    pieces = list(stream_csv(tmp_path / "a.csv", Columns.of_numbers(["c"]), 1))
     assert [len(piece.names) for piece in pieces] == [2, 2, 1]

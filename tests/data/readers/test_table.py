@@ -97,9 +97,10 @@ class TestCsv:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("x,y,z\n1,a,2\n1,b,oops\n", r"line 3, column 'z': 'oops' is not a finite number"),
-            ("x,y,z\n1,a,2\n,b,2\n", r"line 3, column 'x': the cell is empty"),
-            ("x,y,z\n1,a,nan\n", r"line 2, column 'z': 'nan' is not a finite"),
+            (
+                "x,y,z\n" + 10 * "1,a,2\n" + "1,b,oops\n",
+                r"line 12, column 'z': 'oops' is not a finite number, as the others",
+            ),
             ("x,y,z\n1,a,1e999\n", r"line 2, column 'z': '1e999' is not a finite"),
             ("x,y,z\n1,a,1_000\n", r"line 2, column 'z': '1_000' is not a finite"),
             ("x,y,z\n1,,2\n", r"line 2, column 'y': the label is empty"),
@@ -122,6 +123,20 @@ class TestCsv:
         with pytest.raises(InputError, match=message) as caught:
             read_csv(path, label="y")
         assert str(path) in str(caught.value)
+
+    def test_words_and_missing_cells(self, tmp_path: Path) -> None:
+        text = "x,w,b,y\n1,red, True ,a\n,7,false,b\nNA,?,NULL,b\n"
+        table = read_csv(write(tmp_path / "a.csv", text), label="y")
+        np.testing.assert_array_equal(table.columns["x"], [1, np.nan, np.nan])
+        assert table.columns["w"].tolist() == ["red", "7", None]
+        np.testing.assert_array_equal(table.columns["b"], [1, 0, np.nan])
+        assert table.label_name == "y"
+        with pytest.raises(InputError, match="column 'x' has missing cells: Columns"):
+            _ = table.features
+
+    def test_a_column_without_a_name_has_the_one_of_pandas(self, tmp_path: Path) -> None:
+        table = read_csv(write(tmp_path / "a.csv", ",x,y\n0,5,a\n1,6,b\n"), label="y")
+        assert table.feature_names == ("Unnamed: 0", "x")
 
     def test_arguments(self, tmp_path: Path) -> None:
         path = write(tmp_path / "a.csv", IRIS)
@@ -193,12 +208,17 @@ if importlib.util.find_spec("pyarrow"):  # optional even for developers: no extr
             assert labels(table) == [1, 0, 1]
             assert read_parquet(path).labels is None
 
+        def test_words_and_missing_cells(self, tmp_path: Path) -> None:
+            path = self.write(tmp_path / "a.parquet", x=[1, None], w=["red ", None], y=["a", "b"])
+            table = read_parquet(path, label="y")
+            np.testing.assert_array_equal(table.columns["x"], [1, np.nan])
+            assert table.columns["w"].tolist() == ["red", None]
+
         def test_bad_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             path = tmp_path / "a.parquet"
             cases: dict[str, dict[str, Any]] = {
-                "row 1, column 'x': the cell is empty": {"x": [1, None], "y": ["a", "b"]},
-                "row 1, column 'x': nan is not a finite": {"x": [1, float("nan")], "y": ["a", "b"]},
-                "column 'x': string is not numeric": {"x": ["1", "2"], "y": ["a", "b"]},
+                "row 1, column 'x': inf is not a finite": {"x": [1, float("inf")], "y": ["a", "b"]},
+                "column 'x': .* is neither numbers nor text": {"x": [[1], [2]], "y": ["a", "b"]},
                 "row 0, column 'y': the label is empty": {"x": [1, 2], "y": [None, "b"]},
                 "has no column 'y'; it has: x": {"x": [1]},
                 "has no rows": {"x": [], "y": []},

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gemfi.data.columns import Columns
 from gemfi.data.readers import arrays, folder, table
 from gemfi.errors import InputError
 
@@ -79,18 +80,18 @@ def stream_array(path: Path, rows: int = ROWS) -> Iterator[Piece]:
         start += len(x)
 
 
-def stream_csv(path: Path, columns: Sequence[str] | None, count: int) -> Iterator[Piece]:
-    """The numbers of some columns, in their order.
+def stream_csv(path: Path, columns: Columns | None, count: int) -> Iterator[Piece]:
+    """The rows of a table as the numbers that a model takes.
 
     Args:
         path: UTF-8, with a row of names.
-        columns: names; None for a table of `count` columns, in their order.
+        columns: that the model takes; None for a table of `count` numbers, in their order.
         count: how many numbers an input has.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
-            header = [cell.strip() for cell in next(reader, [])]
+            header = table.header_names([cell.strip() for cell in next(reader, [])])
             chosen = _chosen(header, columns, count, path)
             rows = ((reader.line_num, row) for row in reader if row)
             size = max(1, min(ROWS, NUMBERS // len(header)))
@@ -104,67 +105,63 @@ def stream_csv(path: Path, columns: Sequence[str] | None, count: int) -> Iterato
         raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def stream_parquet(path: Path, columns: Sequence[str] | None, count: int) -> Iterator[Piece]:
-    """The numbers of some columns of a parquet file; arguments as in `stream_csv`."""
+def stream_parquet(path: Path, columns: Columns | None, count: int) -> Iterator[Piece]:
+    """The rows of a parquet file; arguments as in `stream_csv`."""
     pyarrow, parquet = table.parquet_modules()
     start = 0
     try:
         with parquet.ParquetFile(path) as file:
             header = list(file.schema_arrow.names)
-            names = [header[index] for index in _chosen(header, columns, count, path)]
-            for batch in file.iter_batches(ROWS, columns=names):
-                x = np.stack([_floats(batch.column(name), name, path) for name in names], axis=1)
-                rows = range(start, start + len(x))
-                bad = _not_finite(x, names)
-                yield Piece([f"{path}[{row}]" for row in rows], np.nan_to_num(x), bad)
+            chosen = _chosen(header, columns, count, path)
+            for batch in file.iter_batches(ROWS, columns=list(chosen.names)):
+                cells = {
+                    name: table.parquet_cells(pyarrow, batch.column(name), name, path)
+                    for name in chosen.names
+                }
+                x, errors = chosen.encode(cells)
+                yield Piece([f"{path}[{start + row}]" for row in range(len(x))], x, errors)
                 start += len(x)
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"cannot read {path} as parquet: {error}") from error
 
 
-def _floats(column: Any, name: str, path: Path) -> npt.NDArray[np.float64]:
-    """A column as numbers; an empty cell is NaN."""
-    try:
-        return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}, column {name!r}: {column.type} is not numeric") from error
-
-
 def _table_piece(
-    path: Path, lines: list[tuple[int, list[str]]], header: Sequence[str], chosen: Sequence[int]
+    path: Path, lines: list[tuple[int, list[str]]], header: Sequence[str], columns: Columns
 ) -> Piece:
-    x, errors = np.zeros((len(lines), len(chosen))), {}
-    names = [header[index] for index in chosen]
-    for row, (line, cells) in enumerate(lines):
-        if len(cells) != len(header):
-            errors[row] = f"line {line}: {len(cells)} cells, but the header has {len(header)}"
-            continue
-        try:
-            x[row] = table.parse_numbers([cells[index].strip() for index in chosen], names)
-        except InputError as error:
-            errors[row] = f"line {line}, {error}"
-    return Piece([f"{path}:{line}" for line, _ in lines], x, errors)
+    names, width = [f"{path}:{line}" for line, _ in lines], len(header)
+    short = {
+        row: f"line {line}: {len(cells)} cells, but the header has {width}"
+        for row, (line, cells) in enumerate(lines)
+        if len(cells) != width
+    }
+    good = [row for row in range(len(lines)) if row not in short]
+    x = np.zeros((len(lines), len(columns.outputs)))
+    places = {name: header.index(name) for name in columns.names}
+    cells = {name: [lines[row][1][at] for row in good] for name, at in places.items()}
+    x[good], wrong = columns.encode(cells)
+    errors = {good[row]: f"line {lines[good[row]][0]}, {why}" for row, why in wrong.items()}
+    return Piece(names, x, short | errors)
 
 
-def _chosen(header: list[str], columns: Sequence[str] | None, count: int, path: Path) -> list[int]:
-    """Positions of the columns that are inputs."""
+def _chosen(header: list[str], columns: Columns | None, count: int, path: Path) -> Columns:
+    """The columns that are inputs."""
     if not header:
         raise InputError(f"{path} has no rows")
     if columns is None:
         return _all_columns(header, count, path)
-    lacking = [name for name in columns if name not in header]
+    lacking = [name for name in columns.names if name not in header]
     if lacking:
         raise InputError(
             f"{path} has no column {lacking[0]!r}, on which the model was trained; it has: "
             f"{', '.join(header[:12])}{', …' if len(header) > 12 else ''}"
         )
-    twice = [name for name in columns if header.count(name) > 1]
+    twice = [name for name in columns.names if header.count(name) > 1]
     if twice:
         raise InputError(f"{path} has two columns {twice[0]!r}; which one is meant?")
-    return [header.index(name) for name in columns]
+    return columns
 
 
-def _all_columns(header: list[str], count: int, path: Path) -> list[int]:
+def _all_columns(header: list[str], count: int, path: Path) -> Columns:
     """Of a model that knows no names: which columns were meant must not be guessed."""
     if len(header) != count:
         raise InputError(
@@ -176,7 +173,7 @@ def _all_columns(header: list[str], count: int, path: Path) -> list[int]:
             f"{path} begins with numbers where the names of the columns belong: put a line of "
             "names before them"
         )
-    return list(range(count))
+    return Columns.of_numbers(header)
 
 
 def _is_number(cell: str) -> bool:
@@ -185,11 +182,3 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _not_finite(x: npt.NDArray[Any], names: Sequence[str]) -> dict[int, str]:
-    bad = ~np.isfinite(x)
-    return {
-        int(row): f"column {names[int(bad[row].argmax())]!r}: not a finite number"
-        for row in np.flatnonzero(bad.any(axis=1))
-    }

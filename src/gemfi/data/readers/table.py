@@ -1,8 +1,9 @@
 """Tables: CSV with the standard library, parquet with pyarrow where it is installed.
 
-Every column but the label holds finite numbers. Labels may be anything: their values, as text, are
-the class names, sorted as numbers where all of them are, and as text otherwise. A number must be
-written in one way: 1 and 1.0 would be two classes, and are refused.
+A column holds numbers, or text: categories. Cells may be missing: empty, or one of `MISSING`.
+Labels may be anything: their values, as text, are the class names, sorted as numbers where all of
+them are, and as text otherwise. A number must be written in one way: 1 and 1.0 would be two
+classes, and are refused.
 """
 
 from __future__ import annotations
@@ -11,40 +12,60 @@ import csv
 import io
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from gemfi.data.columns import Cells, is_missing, to_number
 from gemfi.data.readers import base
 from gemfi.errors import InputError
 from gemfi.extras import require_module
 
 _SAFE_PYARROW: Final = (14, 0, 1)  # before it, a parquet file could make pyarrow unpickle
+_FEW: Final = 0.1  # a smaller share of text among numbers is a mistake, and no category
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of numbers and their labels.
+    """Columns and labels of rows.
 
     Attributes:
-        features: (N, D) float64.
-        feature_names: D names; the numbers of the columns, from 0, where there is no header.
+        columns: name -> cells: float64, NaN for a missing one, or text, None for a missing one.
+            Without a header, names are the numbers of the columns, from 0; a column that a header
+            does not name is `Unnamed: 0`, as pandas has it.
         labels: (N,) int64, or None.
         class_names: C names in the order of the labels, or None.
+        label_name: of the column of the labels, or None.
     """
 
-    features: npt.NDArray[np.float64]
-    feature_names: tuple[str, ...]
+    columns: Mapping[str, Cells]
     labels: npt.NDArray[np.int64] | None = None
     class_names: tuple[str, ...] | None = None
+    label_name: str | None = None
 
     def __len__(self) -> int:
-        return len(self.features)
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(self.columns)
+
+    @property
+    def features(self) -> npt.NDArray[np.float64]:
+        """(N, D) of a table of numbers without missing cells."""
+        for name, cells in self.columns.items():
+            if cells.dtype == object or np.isnan(cells).any():
+                what = "text" if cells.dtype == object else "missing cells"
+                raise InputError(
+                    f"column {name!r} has {what}: Columns.fit(table.columns) makes numbers of it"
+                )
+        return np.stack(list(self.columns.values()), axis=1)
 
 
 def read_csv(
@@ -55,7 +76,7 @@ def read_csv(
     delimiter: str = ",",
     header: bool = True,
 ) -> Table:
-    """Read a CSV file (UTF-8) of numbers.
+    """Read a CSV file (UTF-8).
 
     Args:
         path: the file.
@@ -70,31 +91,57 @@ def read_csv(
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path} has no rows")
-    names = first[1] if header else [str(index) for index in range(len(first[1]))]
+    names = header_names(first[1]) if header else [str(index) for index in range(len(first[1]))]
     chosen = _label_column(names, label, path)
+    kept = [index for index in range(len(names)) if index != chosen]
     if header:
-        _require_names([name for index, name in enumerate(names) if index != chosen], path)
+        _require_names([first[1][index] for index in kept], path)
     texts: list[str] = []
-    places: list[str] = []
+    lines: list[int] = []
     numbers = array("d")
-    kept = [name for index, name in enumerate(names) if index != chosen]
     for line, row in rows if header else chain([first], rows):
         if len(row) != len(names):
             source = "header" if header else "first row"
             raise InputError(
                 f"{path}, line {line}: {len(row)} cells, but the {source} has {len(names)}"
             )
+        lines.append(line)
         if chosen is not None:
-            texts.append(row.pop(chosen))
-            places.append(f"line {line}")
-        try:
-            numbers.extend(parse_numbers(row, kept))
-        except InputError as error:
-            raise InputError(f"{path}, line {line}, {error}") from error
-    if not numbers:
+            texts.append(row[chosen])
+        numbers.extend([to_number(row[index]) for index in kept])
+    if not lines:
         raise InputError(f"{path} has a header, but no rows")
-    features = np.array(numbers, np.float64).reshape(-1, len(names) - (chosen is not None))
-    return _table(features, names, chosen, texts, places, class_names, path)
+    values = np.array(numbers, np.float64).reshape(len(lines), len(kept))
+    columns: dict[str, Cells] = {names[each]: values[:, i] for i, each in enumerate(kept)}
+    words = [kept[place] for place in np.flatnonzero(np.isinf(values).any(axis=0))]
+    if words:
+        again = islice(_rows(path, delimiter), int(header), None)
+        cells = [[row[index] for index in words] for _, row in again]
+        for index, column in zip(words, zip(*cells, strict=True), strict=True):
+            name = names[index]
+            columns[name] = _words(column, columns[name], f"column {name!r}", lines, path)
+    places = [f"line {line}" for line in lines]
+    return _table(columns, names, chosen, texts, places, class_names, path)
+
+
+def header_names(header: Sequence[str]) -> list[str]:
+    """Names of columns; one without a name is `Unnamed: 0`, as pandas has it."""
+    return [name or f"Unnamed: {index}" for index, name in enumerate(header)]
+
+
+def _words(
+    cells: Sequence[str], values: Cells, where: str, lines: Sequence[int], path: base.PathLike
+) -> Cells:
+    """A column of text; one of numbers with a few words, or with infinite ones, is refused."""
+    words = np.flatnonzero(np.isinf(values)).tolist()
+    rare = len(words) < _FEW * np.count_nonzero(~np.isnan(values))
+    for row in words:
+        if rare or _is_number(cells[row]):
+            raise InputError(
+                f"{path}, line {lines[row]}, {where}: {cells[row][:40]!r} is not a finite number, "
+                "as the others of this column are; mend it, or leave the cell empty"
+            )
+    return np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
 
 
 def read_parquet(
@@ -103,21 +150,28 @@ def read_parquet(
     label: str | int | None = None,
     class_names: Sequence[str] | None = None,
 ) -> Table:
-    """Read a parquet file of numbers; arguments as in `read_csv`. Needs pyarrow 14.0.1 or later."""
+    """Read a parquet file; arguments as in `read_csv`. Needs pyarrow 14.0.1 or later."""
     pyarrow, table = _load_parquet(path)
     if not table.num_rows or not table.num_columns:
         raise InputError(f"{path} has no rows")
-    names = list(table.column_names)
+    names = header_names(table.column_names)
     chosen = _label_column(names, label, path)
-    kept = [index for index in range(len(names)) if index != chosen]
-    numbers = np.empty((table.num_rows, len(kept)), np.float64)
-    for place, index in enumerate(kept):
-        numbers[:, place] = _parquet_column(pyarrow, table.column(index), names[index], path)
+    columns = {
+        name: parquet_cells(pyarrow, table.column(index), name, path)
+        for index, name in enumerate(names)
+        if index != chosen
+    }
+    for name, cells in columns.items():
+        if cells.dtype != object and np.isinf(cells).any():
+            row = int(np.isinf(cells).argmax())
+            raise InputError(
+                f"{path}, row {row}, column {name!r}: {cells[row]} is not a finite number"
+            )
     texts: list[str] = []
     if chosen is not None:
         texts = ["" if v is None else str(v).strip() for v in table.column(chosen).to_pylist()]
     places = [f"row {row}" for row in range(len(texts))]
-    return _table(numbers, names, chosen, texts, places, class_names, path)
+    return _table(columns, names, chosen, texts, places, class_names, path)
 
 
 def _rows(path: base.PathLike, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -197,53 +251,34 @@ def _require_names(names: Sequence[str], path: base.PathLike) -> None:
         )
 
 
-def parse_numbers(row: Sequence[str], names: Sequence[str]) -> list[float]:
-    """Cells as finite numbers.
-
-    Args:
-        row: stripped cells.
-        names: of their columns, for the message.
-    """
-    try:
-        values = [float(cell) for cell in row]
-        if all(map(math.isfinite, values)) and "_" not in "".join(row):
-            return values
-    except ValueError:
-        pass  # the culprit is named below
-    bad = next(index for index, cell in enumerate(row) if not _is_finite(cell))
-    what = f"{row[bad][:40]!r} is not a finite number" if row[bad] else "the cell is empty"
-    raise InputError(f"column {names[bad]!r}: {what}")
-
-
 def _is_finite(cell: str) -> bool:
+    """Whether a cell is a finite number; Python reads 1_000, no one else does."""
+    return _is_number(cell) and math.isfinite(float(cell)) and "_" not in cell
+
+
+def _is_number(cell: str) -> bool:
     try:
-        return (
-            math.isfinite(float(cell)) and "_" not in cell
-        )  # Python reads 1_000, no one else does
+        float(cell)
     except ValueError:
         return False
+    return True
 
 
-def _parquet_column(
-    pyarrow: Any, column: Any, name: str, path: base.PathLike
-) -> npt.NDArray[np.float64]:
-    kinds = pyarrow.types
-    if not any(f(column.type) for f in (kinds.is_integer, kinds.is_floating, kinds.is_boolean)):
-        raise InputError(f"{path}, column {name!r}: {column.type} is not numeric")
-    if column.null_count:
-        row = column.is_null().to_pylist().index(True)
-        raise InputError(f"{path}, row {row}, column {name!r}: the cell is empty")
-    values = np.asarray(column.to_numpy(), np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise InputError(
-            f"{path}, row {bad[0]}, column {name!r}: {values[bad[0]]} is not a finite number"
-        )
-    return values
+def parquet_cells(pyarrow: Any, column: Any, name: str, path: base.PathLike) -> Cells:
+    """A column of parquet as cells of a `Table`."""
+    kinds, kind = pyarrow.types, column.type
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+    if any(is_one(kind) for is_one in (kinds.is_integer, kinds.is_floating, kinds.is_boolean)):
+        return np.array([math.nan if v is None else v for v in column.to_pylist()], np.float64)
+    if not any(is_one(kind) for is_one in (kinds.is_string, kinds.is_large_string, kinds.is_null)):
+        raise InputError(f"{path}, column {name!r}: {column.type} is neither numbers nor text")
+    cells = [None if v is None or is_missing(v.strip()) else v.strip() for v in column.to_pylist()]
+    return np.array(cells, dtype=object)
 
 
 def _table(
-    numbers: npt.NDArray[np.float64],
+    columns: Mapping[str, Cells],
     names: Sequence[str],
     label: int | None,
     texts: Sequence[str],
@@ -251,9 +286,8 @@ def _table(
     class_names: Sequence[str] | None,
     path: base.PathLike,
 ) -> Table:
-    kept = tuple(name for index, name in enumerate(names) if index != label)
     if label is None:
-        return Table(numbers, kept)
+        return Table(columns)
     if class_names is None:
         _require_one_spelling(texts, places, path)
         class_names = sorted(set(texts), key=_order(texts))
@@ -267,7 +301,8 @@ def _table(
         if text not in index_of:
             known = ", ".join(classes[:10]) + (", …" if len(classes) > 10 else "")
             raise InputError(f"{path}, {place}: label {text[:40]!r} is not a class ({known})")
-    return Table(numbers, kept, np.array([index_of[text] for text in texts], np.int64), classes)
+    labels = np.array([index_of[text] for text in texts], np.int64)
+    return Table(columns, labels, classes, names[label])
 
 
 def _require_one_spelling(texts: Sequence[str], places: Sequence[str], path: base.PathLike) -> None:

@@ -220,7 +220,8 @@ function size(bytes) {
 }
 
 function onRow(values) {
-  const body = JSON.stringify({ input: shaped(values, model.input.shape) });
+  const input = Array.isArray(values) ? shaped(values, model.input.shape) : values;
+  const body = JSON.stringify({ input });
   give({ source: row, body: () => body });
 }
 

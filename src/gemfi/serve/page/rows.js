@@ -1,4 +1,4 @@
-// Rows for models of tables: a field for each feature, or one text for all of them.
+// Rows for models of tables: a field for each column, or one text for all of them.
 
 import { html } from "./dom.js";
 
@@ -20,12 +20,78 @@ export function numbersOf(text, isWhole = false) {
 }
 
 /**
+ * A row by the names of its columns, or the problem with it.
+ * @param {string[]} cells one for each column.
+ * @param {{name: string, kind: string, missing: boolean}[]} columns as the server describes them.
+ */
+export function rowOf(cells, columns) {
+  if (cells.length !== columns.length) return { problem: `${cells.length} of ${columns.length} cells.` };
+  const row = {};
+  for (const [at, { name, kind, missing }] of columns.entries()) {
+    const cell = cells[at].trim();
+    row[name] = cell === "" ? null : kind === "number" ? Number(cell) : cell;
+    if (kind === "number" && (cell === "" ? !missing : !Number.isFinite(row[name]))) {
+      return { problem: `Cell ${at + 1} (${name}) is missing or is no number.` };
+    }
+  }
+  return { row };
+}
+
+/** The form of a row with categories or missing values; as `rowForm`. */
+function tableForm(place, columns, tells) {
+  const text = html("textarea", {
+    id: "row-text", rows: 2, spellcheck: "false",
+    placeholder: `${columns.length} cells, with commas, semicolons or tabs between them`,
+  });
+  const fields = columns.map((column) => html("input", {
+    autocomplete: "off", placeholder: column.kind === "number" ? "" : column.categories.join(", "),
+  }));
+  const labels = columns.map(({ name }, at) =>
+    html("label.field", {}, html("span", { text: name, title: name }), fields[at]));
+
+  function told(cells) {
+    const { row, problem } = rowOf(cells, columns);
+    if (problem) tells.onPart(problem);
+    else tells.onRow(row);
+  }
+
+  function fromText() {
+    const cells = text.value.trim().split(/[,;\t]/);
+    fields.forEach((field, at) => {
+      field.value = (cells[at] ?? "").trim();
+    });
+    told(cells);
+  }
+
+  function fromFields() {
+    text.value = fields.map((field) => field.value).join(", ");
+    told(fields.map((field) => field.value));
+  }
+
+  text.addEventListener("input", fromText);
+  for (const field of fields) field.addEventListener("input", fromFields);
+  place.replaceChildren(
+    html("label.row-label", { for: "row-text", text: "Paste a row" }), text,
+    html("div.fields", {}, ...labels),
+  );
+  return {
+    set(value) {
+      text.value = value;
+      fromText();
+    },
+  };
+}
+
+/**
  * The form of a row.
  * @param {HTMLElement} place where it goes.
  * @param {object} model as the server describes it.
- * @param {{onRow: (row: number[]) => void, onPart: (text: string) => void}} tells
+ * @param {{onRow: (row: number[] | object) => void, onPart: (text: string) => void}} tells
  */
 export function rowForm(place, model, tells) {
+  if (model.columns?.some((each) => each.kind === "category" || each.missing)) {
+    return tableForm(place, model.columns, tells);
+  }
   const size = model.input.shape.reduce((product, each) => product * each, 1);
   const isText = model.input.kind === "text"; // of any length, up to that size
   const names = model.feature_names ?? Array.from({ length: size }, (_, at) => `feature ${at + 1}`);

@@ -1,0 +1,315 @@
+"""Columns of a table as the numbers that a model takes.
+
+`Columns` is fitted on training rows and goes with the model: `gemfi train`, `gemfi predict`, the
+server and the estimator all use the same one. It is plain values, so that a bundle can hold it.
+
+- A number stays as it is. A missing one becomes the median, and where training data lack some, a
+  column of 0 and 1 says which were missing.
+- A category becomes a column of 0 and 1 for each value, one for all other values, and one for
+  missing ones where training data have some.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi.errors import InputError
+
+Cells = npt.NDArray[Any]
+"""A column: float64 with NaN for what is missing, or objects: text, and None for what is."""
+Floats = npt.NDArray[np.float64]
+
+MISSING: Final = frozenset({"", "na", "n/a", "nan", "null", "?"})
+"""What is written for a missing value, in small letters."""
+BOOLEANS: Final = {"false": 0.0, "true": 1.0}
+"""Words that are numbers."""
+MOST_COLUMNS: Final = 100_000
+MOST_CATEGORIES: Final = 100
+"""Values of a column that have a number of their own: the most frequent ones."""
+LEAST_ROWS: Final = 2
+"""Training rows that a value needs for that; rarer ones teach what other values are like."""
+_LARGEST: Final = float(np.finfo(np.float32).max)
+LONGEST: Final = 200
+"""Characters of a category, and of the name of a column, at most."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, and the numbers that it becomes.
+
+    Attributes:
+        name: of the column.
+        kind: what its cells are.
+        missing: whether some cell was empty when the model was trained.
+        fill: of numbers, what stands for a missing one.
+        categories: of categories, the values that have a number of their own.
+    """
+
+    name: str
+    kind: Literal["number", "category"] = "number"
+    missing: bool = False
+    fill: float = 0.0
+    categories: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.name) <= LONGEST:
+            raise InputError(
+                f"the name of a column has 1 to {LONGEST} characters, got {len(self.name)}"
+            )
+        if not abs(self.fill) <= _LARGEST:  # NaN too
+            raise InputError(f"column {self.name!r}: fill must be a finite number")
+        if self.kind == "number" and self.categories:
+            raise InputError(f"column {self.name!r}: numbers have no categories")
+        values = set(self.categories)
+        if len(values) < len(self.categories) or len(values) > MOST_CATEGORIES:
+            raise InputError(
+                f"column {self.name!r}: categories must differ, and be {MOST_CATEGORIES} at most"
+            )
+        if not all(1 <= len(value) <= LONGEST for value in values):
+            raise InputError(f"column {self.name!r}: a category has 1 to {LONGEST} characters")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the numbers that the column becomes."""
+        if self.kind == "number":
+            return (self.name, *([f"{self.name} is missing"] if self.missing else []))
+        values = (*self.categories, "(other)", *(["(missing)"] if self.missing else []))
+        return tuple(f"{self.name}={value}" for value in values)
+
+    def encode(self, cells: Sequence[Any] | Cells) -> tuple[Floats, dict[int, str]]:
+        """The numbers (N, width) of cells, and row -> what is wrong with its cell."""
+        return self._numbers(cells) if self.kind == "number" else (self._categories(cells), {})
+
+    def words(self) -> str:
+        """What a cell is, for people."""
+        kinds = ["a number"] if self.kind == "number" else [*self.categories, "another value"]
+        kinds += ["missing"] if self.missing else []
+        return " or ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
+
+    def _numbers(self, cells: Sequence[Any] | Cells) -> tuple[Floats, dict[int, str]]:
+        values, errors = to_numbers(cells)
+        lacking = np.isnan(values)
+        if not self.missing:
+            errors |= {
+                row: "the cell is empty, and no row of the training data had an empty one"
+                for row in np.flatnonzero(lacking).tolist()
+                if row not in errors
+            }
+        values[lacking] = self.fill
+        block = np.stack([values, lacking], axis=1) if self.missing else values[:, None]
+        return block, errors
+
+    def _categories(self, cells: Sequence[Any] | Cells) -> Floats:
+        place = {value: index for index, value in enumerate(self.categories)}
+        other = len(self.categories)
+        lacking = other + self.missing
+        rows = [lacking if text is None else place.get(text, other) for text in to_texts(cells)]
+        block = np.zeros((len(rows), len(self.outputs)))
+        block[np.arange(len(rows)), rows] = 1
+        return block
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a model takes, in order.
+
+    Attributes:
+        columns: at least one; their names differ.
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.columns) <= MOST_COLUMNS:
+            raise InputError(f"a table has 1 to {MOST_COLUMNS:,} columns, got {len(self.columns)}")
+        twice = [name for name, count in Counter(self.names).items() if count > 1]
+        if twice:
+            raise InputError(f"more than one column is named {twice[0]!r}")
+
+    @classmethod
+    def of_numbers(cls, names: Iterable[str]) -> Columns:
+        """Columns of numbers without missing values, which stay as they are."""
+        return cls(tuple(Column(name) for name in names))
+
+    @classmethod
+    def fit(cls, table: Mapping[str, Cells], rows: Any = slice(None)) -> Columns:
+        """Learn medians and categories from training rows.
+
+        Args:
+            table: name -> cells, of all rows: where any is missing, one may be missing later.
+            rows: which of them to learn from.
+        """
+        return cls(tuple(_fitted(name, cells, cells[rows]) for name, cells in table.items()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(each.name for each in self.columns)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the numbers that the model takes."""
+        return tuple(name for each in self.columns for name in each.outputs)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the numbers are the cells themselves."""
+        return all(each.kind == "number" and not each.missing for each in self.columns)
+
+    @cached_property
+    def indicators(self) -> npt.NDArray[np.bool_]:
+        """(D,) which of the numbers are 0 or 1; these are not standardised.
+
+        A rare category would otherwise be tens of standard deviations from its mean.
+        """
+        return np.array(
+            [
+                each.kind == "category" or index > 0
+                for each in self.columns
+                for index in range(len(each.outputs))
+            ]
+        )
+
+    def unscaled(self, mean: Any, std: Any) -> tuple[Floats, Floats]:
+        """Means and deviations (D,) of the numbers, with 0 and 1 for indicators."""
+        return np.where(self.indicators, 0.0, mean), np.where(self.indicators, 1.0, std)
+
+    def encode(self, table: Mapping[str, Sequence[Any] | Cells]) -> tuple[Floats, dict[int, str]]:
+        """The numbers (N, D) of rows, and row -> what is wrong with it; such a row is zero.
+
+        Args:
+            table: name -> N cells, of these columns at least.
+        """
+        blocks, errors = [], dict[int, str]()
+        for each in self.columns:
+            block, wrong = each.encode(table[each.name])
+            blocks.append(block)
+            errors = {row: f"column {each.name!r}: {why}" for row, why in wrong.items()} | errors
+        x = np.concatenate(blocks, axis=1)
+        x[list(errors)] = 0
+        return x, errors
+
+    def filled(self, table: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:
+        """The table with medians where a number is missing that no training row lacked.
+
+        Returns:
+            The table, and the names of the columns in which there were such cells.
+        """
+        found, names = dict(table), []
+        for each in self.columns:
+            if each.kind == "number" and not each.missing and each.name in found:
+                values, errors = to_numbers(found[each.name])
+                lacking = np.isnan(values)
+                if lacking.any() and not errors:
+                    found[each.name] = np.where(lacking, each.fill, values)
+                    names.append(each.name)
+        return found, names
+
+    def encode_all(self, table: Mapping[str, Cells], where: Callable[[int], str]) -> Floats:
+        """The numbers (N, D) of rows that must all be right.
+
+        Args:
+            table: as of `encode`.
+            where: a row for messages, such as `line 7`.
+        """
+        lacking = [name for name in self.names if name not in table]
+        if lacking:
+            raise InputError(f"there is no column {lacking[0]!r}, which the model was trained on")
+        x, errors = self.encode(table)
+        if errors:
+            row = min(errors)
+            raise InputError(f"{where(row)}, {errors[row]}")
+        return x
+
+
+def _fitted(name: str, cells: Cells, training: Cells) -> Column:
+    if cells.dtype != object:
+        values = training[~np.isnan(training)]
+        fill = float(np.median(values)) if len(values) else 0.0
+        return Column(name, missing=bool(np.isnan(cells).any()), fill=fill)
+    counts = Counter(text for text in to_texts(training) if text is not None)
+    frequent = [
+        text
+        for text, count in counts.most_common(MOST_CATEGORIES)
+        if count >= LEAST_ROWS and len(text) <= LONGEST
+    ]
+    missing = any(text is None for text in to_texts(cells))
+    return Column(name, "category", missing, categories=tuple(sorted(frequent)))
+
+
+def is_missing(text: str) -> bool:
+    """Whether a text without spaces around it stands for a missing value."""
+    return text.casefold() in MISSING
+
+
+def to_texts(cells: Iterable[Any]) -> list[str | None]:
+    """Cells as the names of categories, None for what is missing."""
+    return [_text(cell) for cell in cells]
+
+
+def _text(cell: Any) -> str | None:
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return None
+    text = str(cell).strip()
+    return None if is_missing(text) else text
+
+
+def to_numbers(cells: Sequence[Any] | Cells) -> tuple[Floats, dict[int, str]]:
+    """Cells as numbers, NaN for what is missing, and row -> why its cell is not a number."""
+    if isinstance(cells, np.ndarray) and cells.dtype != object:
+        values = cells.astype(np.float64)
+    else:
+        values = np.array([to_number(cell) for cell in cells], np.float64)
+    bad = np.flatnonzero(np.isinf(values)).tolist()
+    return values, {row: f"{str(cells[row])[:40]!r} is not a finite number" for row in bad}
+
+
+def to_number(cell: Any) -> float:
+    """A cell as a number; NaN for a missing one, infinity for what is not a finite number."""
+    try:
+        value = math.nan if cell is None else float(cell)
+    except (ValueError, TypeError, OverflowError):
+        word = str(cell).strip().casefold()
+        return math.nan if word in MISSING else BOOLEANS.get(word, math.inf)
+    # Python reads 1_000, no one else does
+    return math.inf if isinstance(cell, str) and "_" in cell else value
+
+
+def frame_cells(frame: Any) -> dict[str, Cells]:
+    """The columns of a pandas data frame, by name."""
+    found: dict[str, Cells] = {}
+    for position, name in enumerate(map(str, frame.columns)):
+        if name in found:
+            raise InputError(f"X has more than one column {name!r}; rename one")
+        found[name] = _series_cells(frame.iloc[:, position], name)
+    return found
+
+
+def _series_cells(series: Any, name: str) -> Cells:
+    kind = series.dtype.kind
+    if kind in "iufb":
+        found: Cells = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return found
+    if kind not in "OUT":
+        raise InputError(
+            f"column {name!r} is of {series.dtype}, and a model takes numbers and categories: make "
+            "it numbers first, or leave it out"
+        )
+    values = [
+        None if lacking else value for value, lacking in zip(series, series.isna(), strict=True)
+    ]
+    present = [value for value in values if value is not None]
+    told = str(series.dtype) == "category" or any(isinstance(value, str) for value in present)
+    if present and not told:
+        numbers, errors = to_numbers(values)
+        if not errors:
+            return numbers
+    return np.array(to_texts(values), dtype=object)
