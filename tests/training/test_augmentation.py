@@ -22,6 +22,7 @@ from gemfi.outliers import OutlierConfig
 from gemfi.training import TrainConfig, fit
 from gemfi.training.batches import permutation
 from gemfi.training.folder import CHECKPOINT
+from support.kills import Killed, kill_at
 
 AUXILIARY = OutlierConfig(kind="auxiliary", ratio=0.3, scrambled=0.0, ramp=0.0)
 ALL = Augmentation(crop=2, flip=0.5, rotation=15, jitter=0.4, erase=0.5)
@@ -169,21 +170,10 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not() -> None:
     assert differing(one, plain)
 
 
-class Killed(BaseException):
-    pass
-
-
 @contextmanager
 def killed_at(model: Model, step: int) -> Iterator[None]:
     """Die in the objective of a step, as a kill would, with nothing saved on the way out."""
-    original = model.head.objective
-
-    def dying(batch: Any, at: Any) -> dict[str, Tensor]:
-        if at.step == step:
-            raise Killed
-        return original(batch, at)
-
-    model.head.objective = dying  # type: ignore[method-assign]
+    kill_at(model, step)
     with pytest.raises(Killed):
         yield
 
