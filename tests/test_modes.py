@@ -221,7 +221,7 @@ def test_hooks_on_a_twin_stay_there() -> None:
 
 
 class Meeting(nn.Module):
-    """The first pass stays after the classifier until another pass has begun, or time is up."""
+    """The first pass stays behind the classifier until a second one has come before it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,17 +229,18 @@ class Meeting(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.body(x)
-        first = not IN_THE_CLASSIFIER.is_set()
-        if not first:
+        second = PASSED.is_set()
+        if second:
             BEGUN.set()
+            ENDED.wait(10)  # the first
         found: Tensor = self.classifier(z)
-        IN_THE_CLASSIFIER.set()
-        if first:
+        PASSED.set()
+        if not second:
             BEGUN.wait(0.2)
         return found
 
 
-IN_THE_CLASSIFIER, BEGUN = threading.Event(), threading.Event()
+PASSED, BEGUN, ENDED = threading.Event(), threading.Event(), threading.Event()
 
 
 def test_two_first_passes_of_an_attached_network_do_not_see_each_other() -> None:
@@ -252,10 +253,11 @@ def test_two_first_passes_of_an_attached_network_do_not_see_each_other() -> None
             model.predict(X)
         except InputError as error:
             failures.append(error)
+        ENDED.set()
 
     first = threading.Thread(target=predict)
     first.start()
-    assert IN_THE_CLASSIFIER.wait(10)
+    assert PASSED.wait(10)
     predict()
     first.join()
     assert failures == []
