@@ -220,19 +220,44 @@ def test_hooks_on_a_twin_stay_there() -> None:
     assert seen == [20]
 
 
-def test_the_first_pass_of_an_attached_network_may_come_from_many_threads() -> None:
-    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+class Meeting(nn.Module):
+    """The first pass stays behind the classifier until a second one has come before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.classifier = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.body(x)
+        second = PASSED.is_set()
+        if second:
+            BEGUN.set()
+            ENDED.wait(10)  # the first
+        found: Tensor = self.classifier(z)
+        PASSED.set()
+        if not second:
+            BEGUN.wait(0.2)
+        return found
+
+
+PASSED, BEGUN, ENDED = threading.Event(), threading.Event(), threading.Event()
+
+
+def test_two_first_passes_of_an_attached_network_do_not_see_each_other() -> None:
+    """The first pass looks for layers after the classifier; those of another pass are none."""
+    model = attach(Meeting(), "softmax").eval()
     failures: list[BaseException] = []
-    for _ in range(10):
-        model = attach(network, "softmax")
-        barrier = threading.Barrier(8)
 
-        def ask_it(model: Model = model, barrier: threading.Barrier = barrier) -> None:
-            barrier.wait()
-            try:
-                model.predict(X)
-            except InputError as error:
-                failures.append(error)
+    def predict() -> None:
+        try:
+            model.predict(X)
+        except InputError as error:
+            failures.append(error)
+        ENDED.set()
 
-        run_in_threads(ask_it)
+    first = threading.Thread(target=predict)
+    first.start()
+    assert PASSED.wait(10)
+    predict()
+    first.join()
     assert failures == []
