@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from gemfi import cli
 from gemfi.cli import main
 from gemfi.errors import CheckpointError
 from gemfi.methods.gem import GEM
