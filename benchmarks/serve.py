@@ -127,7 +127,7 @@ async def client(port: int, request: bytes, until: float) -> list[float]:
 def load(port: int, clients: int, seconds: float, results: Any) -> None:
     """Ask with some clients at once; runs in a process of its own."""
     body = json.dumps({"input": images(1).x[0].tolist()}).encode()
-    top = "POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    top = "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     request = f"{top}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     async def run() -> list[list[float]]:

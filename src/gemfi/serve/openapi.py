@@ -83,9 +83,10 @@ def reload_documents(service: Service) -> dict[str, Any]:
     return {
         "summary": "Read the model's file anew",
         "description": "Requests that were begun keep the old model. Of several workers, the "
-        "others follow. Needs a server with a token.",
+        "others follow.",
         "responses": {**answers, **errors(service, 409)},
         "openapi_extra": _security(service),
+        "include_in_schema": service.settings.token is not None,
     }
 
 

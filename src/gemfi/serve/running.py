@@ -54,7 +54,7 @@ class Tls:
             ) from error
 
 
-def listen(host: str, port: int, *, beyond: bool) -> socket.socket:
+def listen(host: str, port: int, *, beyond: bool = False) -> socket.socket:
     """A socket that listens.
 
     Args:
