@@ -41,7 +41,7 @@ def test_about_the_model(rows: Bundle, row_client: TestClient) -> None:
     assert policy["goal"] == "false_alarm=0.1"
     assert set(found["references"]) == set(rows.references)
     assert found["references"]["entropy"] == rows.references["entropy"].tolist()
-    assert found["limits"] == {"batch": 256, "bytes": 2**16, "pixels": 16_000_000}
+    assert found["limits"] == {"batch": 256, "bytes": 292_864, "pixels": 16_000_000}
 
 
 def test_no_folder_is_told(row_client: TestClient) -> None:
