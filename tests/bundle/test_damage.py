@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 import tracemalloc
@@ -161,6 +162,11 @@ def test_networks_that_the_file_does_not_hold_are_not_built(
         ({"sample_dtype": "complex64"}, "unknown type 'complex64'"),
         ({"sample_dtype": "__class__"}, "unknown type '__class__'"),
         ({"feature_names": ["a"]}, "1 names for inputs of shape"),
+        ({"columns": {"columns": [{"name": "a"}]}}, "they do not become the numbers of feature"),
+        ({"columns": {"columns": []}}, "1 to 100,000 columns, got 0"),
+        ({"columns": {"columns": [{"name": "a", "fill": 10**400}]}}, "expected a number|finite"),
+        ({"columns": {"columns": [{"name": "a", "fill": math.inf}]}}, "fill must be a finite"),
+        ({"columns": {"columns": [{"name": "a", "kind": "code"}]}}, "expected one of number"),
         ({"dtype": "float16"}, "dtype"),
         ({"dtype": "float64"}, "expected torch.float64"),
         ({"channels": 10**15}, "does not go with the tensors of the file"),
