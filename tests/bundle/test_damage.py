@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import struct
 import tracemalloc
@@ -164,8 +163,7 @@ def test_networks_that_the_file_does_not_hold_are_not_built(
         ({"feature_names": ["a"]}, "1 names for inputs of shape"),
         ({"columns": {"columns": [{"name": "a"}]}}, "they do not become the numbers of feature"),
         ({"columns": {"columns": []}}, "1 to 100,000 columns, got 0"),
-        ({"columns": {"columns": [{"name": "a", "fill": 10**400}]}}, "expected a number|finite"),
-        ({"columns": {"columns": [{"name": "a", "fill": math.inf}]}}, "fill must be a finite"),
+        ({"columns": {"columns": [{"name": "a", "fill": 1e300}]}}, "fill must be a finite"),
         ({"columns": {"columns": [{"name": "a", "kind": "code"}]}}, "expected one of number"),
         ({"dtype": "float16"}, "dtype"),
         ({"dtype": "float64"}, "expected torch.float64"),
