@@ -501,6 +501,7 @@ def test_few_samples_need_calibration_of_their_own() -> None:
         classifier.calibrate(x[:3], ["a", "b"])
 
 
+@pytest.mark.filterwarnings("ignore:these inputs look like they are on another scale")
 def test_calibration_samples_are_no_training_samples() -> None:
     """A label that calibration samples alone have changes no weight."""
     x, y = blobs(200, classes=2)

@@ -152,10 +152,10 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: (N,) labels of any type, of at least two classes.
         """
         self._check_settings()
-        given, labels = self._read_training(X, y)
+        given, names = check_training(self, X, y)
+        self.classes_, labels = encoded_labels(names)
         seed = draw_seed(self.random_state)
         parts = split_parts(labels, self.validation_fraction, self.calibration_fraction, seed)
-        names = self.classes_[labels]
         self.reading_, x = Reading.fit(self.preprocessor, given, names, parts.train)
         self._train(x, labels, parts, seed)
         self._fit_temperature(x, labels, parts)
@@ -318,11 +318,6 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.categorical = True
         return tags
-
-    def _read_training(self, X: Any, y: Any) -> tuple[Any, npt.NDArray[np.int64]]:
-        x, given = check_training(self, X, y)
-        self.classes_, labels = encoded_labels(given)
-        return x, labels
 
     def _read(self, X: Any) -> Array:
         check_is_fitted(self)

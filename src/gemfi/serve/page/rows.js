@@ -37,6 +37,25 @@ export function rowOf(cells, columns) {
   return { row };
 }
 
+/** A text and its fields on the page, each of which follows the other. */
+function placed(place, { text, fields, names, fromText, fromFields }) {
+  const labels = fields.map((field, at) => html("label.field", {}, html("span", {
+    text: names[at], title: names[at],
+  }), field));
+  text.addEventListener("input", fromText);
+  for (const field of fields) field.addEventListener("input", fromFields);
+  place.replaceChildren(
+    html("label.row-label", { for: "row-text", text: "Paste a row" }), text,
+    html("div.fields", {}, ...labels),
+  );
+  return {
+    set(value) {
+      text.value = value;
+      fromText();
+    },
+  };
+}
+
 /** The form of a row with categories or missing values; as `rowForm`. */
 function tableForm(place, columns, tells) {
   const text = html("textarea", {
@@ -46,8 +65,7 @@ function tableForm(place, columns, tells) {
   const fields = columns.map((column) => html("input", {
     autocomplete: "off", placeholder: column.kind === "number" ? "" : column.categories.join(", "),
   }));
-  const labels = columns.map(({ name }, at) =>
-    html("label.field", {}, html("span", { text: name, title: name }), fields[at]));
+  const names = columns.map(({ name }) => name);
 
   function told(cells) {
     const { row, problem } = rowOf(cells, columns);
@@ -68,18 +86,7 @@ function tableForm(place, columns, tells) {
     told(fields.map((field) => field.value));
   }
 
-  text.addEventListener("input", fromText);
-  for (const field of fields) field.addEventListener("input", fromFields);
-  place.replaceChildren(
-    html("label.row-label", { for: "row-text", text: "Paste a row" }), text,
-    html("div.fields", {}, ...labels),
-  );
-  return {
-    set(value) {
-      text.value = value;
-      fromText();
-    },
-  };
+  return placed(place, { text, fields, names, fromText, fromFields });
 }
 
 /**
@@ -102,9 +109,6 @@ export function rowForm(place, model, tells) {
   });
   const fields = isText || size > MOST_FIELDS ? [] : names.map(() =>
     html("input", { inputmode: "decimal", autocomplete: "off" }));
-  const labels = fields.map((field, at) => html("label.field", {}, html("span", {
-    text: names[at], title: names[at],
-  }), field));
 
   function told(values) {
     const bad = values.findIndex((value) => !Number.isFinite(value));
@@ -132,18 +136,7 @@ export function rowForm(place, model, tells) {
     told(values);
   }
 
-  text.addEventListener("input", fromText);
-  for (const field of fields) field.addEventListener("input", fromFields);
-  place.replaceChildren(
-    html("label.row-label", { for: "row-text", text: "Paste a row" }), text,
-    html("div.fields", {}, ...labels),
-  );
-  return {
-    set(value) {
-      text.value = value;
-      fromText();
-    },
-  };
+  return placed(place, { text, fields, names, fromText, fromFields });
 }
 
 /** An array of numbers in the shape that the model takes. */
