@@ -178,7 +178,7 @@ class _Work:
             paths = [str(path.relative_to(self.target)) for path in saved.values()]
             self.files[label] = {"files": paths, "runs": list(watched.used)}
             png, svg = saved["png"].read_bytes(), saved["svg"].read_bytes()
-            made.append(FigureFile(label, entry.title, entry.caption, png, svg))
+            made.append(FigureFile(label, entry.title, entry.full_caption(watched), png, svg))
         for panel, parent in PARENT.items():
             if parent in self.files:
                 self.files[panel] = self.files[parent] | {"panel_of": parent}

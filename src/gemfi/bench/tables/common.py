@@ -232,7 +232,12 @@ def make_table(
         inside: whether it is about ID data alone.
     """
     names = [] if inside else results.ood_sets
-    standing = [sizes(results, names), *results.protocol.notes, progress(results, sources)]
+    standing = [
+        sizes(results, names),
+        *results.caveats(names),
+        *results.protocol.notes,
+        progress(results, sources),
+    ]
     texts = [*notes, _intervals(rows), *standing, indicative(rows)]
     return Table(
         label, title, tuple(columns), tuple(rows), stub, tuple(text for text in texts if text)
