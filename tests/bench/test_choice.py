@@ -52,6 +52,17 @@ def claimed(results: Results, first: str, second: str, *, detector: bool = False
     return judge(results, Claim("name", "text", "where", "statistic", tests))
 
 
+def test_a_table_with_differential_entropy_says_that_it_is_inverted(tmp_path: Path) -> None:
+    def notes(score: str) -> str:
+        runs = [numbers({"x": {score: 90.0}}, {"noise": {score: 90.0}})]
+        made = made_results(tmp_path / score, {(MAIN, "softmax"): runs})
+        return " ".join(TABLES["ood_chosen"](made).notes)
+
+    told = "Differential entropy is inverted for the GEM methods"
+    assert told in notes("differential_entropy")
+    assert told not in notes("entropy")
+
+
 # -- the choice -----------------------------------------------------------------------------------
 
 
