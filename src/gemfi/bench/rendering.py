@@ -33,6 +33,7 @@ from gemfi.bench.records import ARRAYS, PACKED
 from gemfi.bench.render import csv, html, latex, markdown
 from gemfi.bench.report import Claim as Shown
 from gemfi.bench.report import Content, FigureFile, Missing, page
+from gemfi.bench.report.content import FEW_SEEDS
 from gemfi.bench.results import OVERHEAD, Results, require_bench
 from gemfi.bench.summary import summary
 from gemfi.bench.table import Table, Value
@@ -270,8 +271,8 @@ def _shown(finding: Finding) -> Shown:
         statistic=claim.statistic,
         verdict=finding.outcome,
         estimate="\n".join(lines) or finding.reason,
-        interval="\n".join(f"{each.shown()[1]}, {each.verdict.outcome}" for each in finding.tests),
-        indicative=finding.indicative,
+        interval="\n".join(f"{each.shown()[1]}, {each.verdict}" for each in finding.tests),
+        few_seeds=finding.few_seeds,
         keys=tuple(dict.fromkeys(key for each in finding.tests for key in each.keys)),
         where=claim.where,
     )
@@ -286,7 +287,7 @@ def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
             "where": each.claim.where,
             "statistic": each.claim.statistic,
             "verdict": each.outcome,
-            "indicative": each.indicative,
+            "few_seeds": each.few_seeds,
             "reason": each.reason,
             "tests": [
                 {
@@ -295,7 +296,7 @@ def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
                     "low": None if (i := test.difference.interval) is None else i.low,
                     "high": None if i is None else i.high,
                     "seeds": test.difference.n,
-                    "verdict": test.verdict.outcome,
+                    "verdict": test.verdict,
                     "runs": list(test.keys),
                 }
                 for test in each.tests
@@ -324,7 +325,7 @@ def _claims_table(findings: Sequence[Finding]) -> str:
             " ".join(part for part in pair if part)
             for pair in zip(estimates, intervals, strict=False)
         )
-        verdict = each.outcome + (" (indicative)" if each.indicative else "")
+        verdict = each.outcome + (f" ({FEW_SEEDS})" if each.few_seeds else "")
         cells = [shown.claim, shown.where, shown.statistic, verdict, tests or each.reason]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
