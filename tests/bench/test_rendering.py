@@ -227,8 +227,11 @@ def test_kept_results_are_not_rendered_over(tmp_path: Path) -> None:
     shutil.rmtree(folder / "arrays")
     (folder / MANIFEST).write_text("{}")
     before = sorted(folder.rglob("*"))
-    with pytest.raises(InputError, match="holds kept results, and rendering without arrays would"):
+    with pytest.raises(InputError, match="is kept without its arrays, and rendering here would lose"):
         render(folder, figures=False)
+    elsewhere = render(folder, out=tmp_path / "elsewhere", figures=False)
+    assert elsewhere.report == tmp_path / "elsewhere" / REPORT
+    assert "table3" in elsewhere.made
     assert sorted(folder.rglob("*")) == before
     (folder / MANIFEST).unlink()
     assert render(folder, figures=False).report.exists()

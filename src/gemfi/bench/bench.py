@@ -352,8 +352,8 @@ def _wanted(cells: Sequence[Cell], only: Callable[[Cell], bool]) -> list[Cell]:
     return [
         cell
         for cell in cells
-        if (only(cell) and cell.group != RATES)
-        or (cell.group == RATES and (cell.spec.method in methods or (not chosen and only(cell))))
+        if only(cell)
+        or (cell.group == RATES and cell.spec.method in methods)
         or (not cell.members and cell.group == MAIN and cell.spec.name in members)
     ]
 

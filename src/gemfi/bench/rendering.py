@@ -23,18 +23,23 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from gemfi import locks
-from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.claims import CLAIMS, Finding, ledger
 from gemfi.bench.claims.ledger import RULE
 from gemfi.bench.comparison import comparisons
 from gemfi.bench.grid import RATES
-from gemfi.bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
-from gemfi.bench.records import ARRAYS, PACKED
+from gemfi.bench.manifest import (
+    MANIFEST,
+    NOT_MADE,
+    PAPER_FIGURES,
+    PAPER_TABLES,
+    file_stem,
+    is_kept,
+)
 from gemfi.bench.render import csv, html, latex, markdown
 from gemfi.bench.report import Claim as Shown
 from gemfi.bench.report import Content, FigureFile, Missing, page
 from gemfi.bench.report.content import FEW_SEEDS
-from gemfi.bench.results import OVERHEAD, Results, require_bench
+from gemfi.bench.results import Results, require_bench
 from gemfi.bench.summary import summary
 from gemfi.bench.table import Table, Value
 from gemfi.bench.tables import TABLES, Maker
@@ -44,7 +49,6 @@ from gemfi.files import to_json, write_atomically
 from gemfi.runs.text import duration
 
 REPORT: Final = "report.html"
-MANIFEST: Final = "manifest.json"
 _LOCK: Final = ".report.lock"
 _FORMS: Final = {"md": markdown, "csv": csv, "tex": latex, "html": html}
 
@@ -87,21 +91,14 @@ def render(
     target = Path(folder) if out is None else Path(out)
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; give a folder for the report")
-    _check_kept(target)
+    if is_kept(target):
+        raise InputError(
+            f"{target} is kept without its arrays, and rendering here would lose what was made "
+            "from them; give another folder as out"
+        )
     target.mkdir(parents=True, exist_ok=True)
     with locks.alone(target / _LOCK, lambda: None):
         return _rendered(Results(folder), target, progress, figures=figures)
-
-
-def _check_kept(folder: Path) -> None:
-    """Refuse results that were rendered elsewhere, with arrays that are not here."""
-    kept = (folder / MANIFEST).exists() and (folder / PACKED).exists()
-    if kept and not (folder / ARRAYS).exists():
-        raise InputError(
-            f"{folder} holds kept results, and rendering without arrays would lose what was made "
-            f"from them; copy {PACKED}, {GRID}, {PROTOCOL} and {OVERHEAD} of it into an empty "
-            "folder and give that"
-        )
 
 
 def _rendered(results: Results, target: Path, progress: bool | None, *, figures: bool) -> Rendered:
