@@ -109,14 +109,15 @@ def _rendered(results: Results, target: Path, progress: bool | None, *, figures:
     published = comparisons(results)
     for table in published:
         work.write_table(table, _keys(table))
-    _write_claims(target, findings)
+    caveats = results.caveats(results.ood_sets)
+    _write_claims(target, findings, caveats)
     work.remove_old()
     work.write_manifest()
     content = Content(
         title=f"gemfi benchmark: {results.protocol.name}",
         subtitle=results.protocol.title,
         facts=_facts(results),
-        summary=[*summary(results, findings), *results.protocol.notes],
+        summary=[*summary(results, findings), *caveats, *results.protocol.notes],
         claims=[_shown(each) for each in findings],
         tables=tables,
         figures=drawn,
@@ -275,7 +276,7 @@ def _shown(finding: Finding) -> Shown:
     )
 
 
-def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
+def _write_claims(target: Path, findings: Sequence[Finding], caveats: Sequence[str]) -> None:
     """The ledger for machines, and for people."""
     plain = [
         {
@@ -302,15 +303,16 @@ def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
         for each in findings
     ]
     write_atomically(target / "claims.json", to_json(plain, indent=1).encode() + b"\n")
-    write_atomically(target / "claims.md", _claims_table(findings).encode())
+    write_atomically(target / "claims.md", _claims_table(findings, caveats).encode())
 
 
-def _claims_table(findings: Sequence[Finding]) -> str:
+def _claims_table(findings: Sequence[Finding], caveats: Sequence[str]) -> str:
     lines = [
         "# Claims",
         "",
         RULE,
         "",
+        *(line for each in caveats for line in (each, "")),
         "| claim | where | statistic | verdict | tests: estimate [95 % interval] |",
         "|---|---|---|---|---|",
     ]
