@@ -20,7 +20,7 @@ from PIL import Image
 
 from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.figures import FIGURES
-from gemfi.bench.rendering import MANIFEST
+from gemfi.bench.manifest import MANIFEST
 from gemfi.bench.results import OVERHEAD, Results
 from gemfi.errors import GemfiError, InputError
 from gemfi.files import read_json, to_json, write_atomically

@@ -88,8 +88,9 @@ def _cells(results: Results, line: _Line) -> list[str]:
     values.append(None if beside is None else results.value("softmax", beside))
     rows = tuple(Row(str(at), (value,)) for at, value in enumerate(values))
     marked = marks(Table("overview", "", (Column("", better=better, decimals=digits),), rows))
+    best = {row for (row, _), mark in marked.items() if mark == "best"}
     shown = [_NONE if each is None else printed(each.mean, digits) for each in values]
-    return [f"**{text}**" if marked.get((at, 0)) == "best" else text for at, text in enumerate(shown)]
+    return [f"**{text}**" if at in best else text for at, text in enumerate(shown)]
 
 
 if __name__ == "__main__":

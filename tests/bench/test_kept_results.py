@@ -12,9 +12,8 @@ import pytest
 
 from gemfi.bench.claims import CLAIMS, ledger
 from gemfi.bench.claims.meanings import ROUTED
-from gemfi.bench.manifest import PAPER_FIGURES, PAPER_TABLES
+from gemfi.bench.manifest import MANIFEST, PAPER_FIGURES, PAPER_TABLES
 from gemfi.bench.records import RecordFile
-from gemfi.bench.rendering import MANIFEST
 from gemfi.bench.report.content import FEW_SEEDS
 from gemfi.bench.results import Results, of_set
 from gemfi.bench.statistics import SEEDS_NEEDED, Difference, Interval, verdict

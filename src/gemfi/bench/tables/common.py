@@ -30,9 +30,7 @@ ID_POSITIVE: Final = (
     "AUPR is average precision with ID as the positive class, ranked by minus the score, as the "
     "numbers of the paper were really computed; its text says OOD positive."
 )
-FEW_RUNS: Final = (
-    "The best numbers are marked only where they rest on as many runs as any row has."
-)
+FEW_RUNS: Final = "The best numbers are marked only where they rest on as many runs as any row has."
 _LISTED: Final = 6  # methods in a note; of more it says "all others"
 
 
