@@ -20,7 +20,7 @@ from PIL import Image
 
 from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.figures import FIGURES
-from gemfi.bench.rendering import MANIFEST
+from gemfi.bench.manifest import MANIFEST
 from gemfi.bench.results import OVERHEAD, Results
 from gemfi.errors import GemfiError, InputError
 from gemfi.files import read_json, to_json, write_atomically
@@ -88,6 +88,7 @@ def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
         f"How it is made: [docs/benchmark.md]({_DOCS}).",
         "",
         *(f"- {note}" for note in results.protocol.notes),
+        *(f"- {caveat}" for caveat in results.caveats(results.ood_sets)),
         "",
         "## Tables",
         "",
@@ -99,8 +100,8 @@ def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
     lines += ["", "## Figures", ""]
     for label, figure in FIGURES.items():
         for name in made.get(label, ()):
-            lines += [f"### {figure.title}", "", f"![{figure.title}]({name})", "", figure.caption]
-            lines.append("")
+            lines += [f"### {figure.title}", "", f"![{figure.title}]({name})", ""]
+            lines += [figure.full_caption(results), ""]
     absent = {label: each["not_made"] for label, each in entries.items() if "not_made" in each}
     if absent:
         lines += ["## Not made", "", *(f"- `{label}`: {why}" for label, why in absent.items()), ""]

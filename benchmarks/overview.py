@@ -3,7 +3,8 @@
     python benchmarks/overview.py
 
 Numbers are means over seeds, of test data, without their deviations, which the tables of each
-folder have. The best of a line is bold, by the digits that are printed.
+folder have. The best of a line is bold, by the digits that are printed, if it rests on as many runs
+as any of the line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from gemfi.bench.claims.ledger import OURS
 from gemfi.bench.report.content import VERDICTS
 from gemfi.bench.results import Pick, Results, mean_of, of_detector, of_set, of_test
-from gemfi.bench.table import Better
+from gemfi.bench.table import Better, Column, Row, Table, marks, printed
 from gemfi.files import read_json
 from gemfi.runs.text import markdown_table
 from gemfi.style import detector_label, method_label
@@ -85,10 +86,11 @@ def _cells(results: Results, line: _Line) -> list[str]:
     _, pick, beside, better, digits = line
     values = [results.value(row, pick) for row in METHODS]
     values.append(None if beside is None else results.value("softmax", beside))
-    shown = [_NONE if each is None else f"{each.mean:.{digits}f}" for each in values]
-    known = [each for each in shown if each != _NONE]
-    best = (max if better == "high" else min)(known, key=float)
-    return [f"**{each}**" if each == best else each for each in shown]
+    rows = tuple(Row(str(at), (value,)) for at, value in enumerate(values))
+    marked = marks(Table("overview", "", (Column("", better=better, decimals=digits),), rows))
+    best = {row for (row, _), mark in marked.items() if mark == "best"}
+    shown = [_NONE if each is None else printed(each.mean, digits) for each in values]
+    return [f"**{text}**" if at in best else text for at, text in enumerate(shown)]
 
 
 if __name__ == "__main__":

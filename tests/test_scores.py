@@ -516,6 +516,21 @@ def test_vacuity_of_edl_is_classes_over_total_and_rho_scales_the_evidence_alone(
     assert torch.allclose(scores.vacuity(without), 5 / (5 + total), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["differential_entropy", "differential_entropy_upper"])
+def test_differential_entropy_is_inverted_where_evidence_vanishes(name):
+    """Most uncertain at α = 1; with less evidence it falls, and every other score rises."""
+    log_p = torch.full((6, 1, 10), 0.1).log()
+    counts = torch.tensor([1000.0, 10.0, 1.0, 0.1, 1e-3, 1e-6])  # α of each class
+    log_evidence = (10 * counts).log()[:, None]
+    belief = Belief(log_p, log_evidence=log_evidence, log_weight=torch.zeros(6, 1))
+    found = scores.SCORES[name](belief)
+    assert (found[:3].diff() > 0).all()
+    assert (found[2:].diff() < 0).all()
+    assert found[-1] < -1e6
+    assert (scores.vacuity(belief).diff() > 0).all()
+    assert "inverted" in (scores.SCORES[name].__doc__ or "")
+
+
 def test_conflict_mixes_between_and_within():
     belief = make_belief()
     between, within = dirichlet.class_variance(belief.log_p, belief.log_weight, belief.log_evidence)

@@ -270,7 +270,13 @@ _GEM: dict[str, Recipe] = {
         },
     ),
     "cifar10": Recipe(
-        train=TrainConfig(epochs=100, batch_size=128, learning_rate=1e-3, weight_decay=1e-4),
+        train=TrainConfig(
+            epochs=100,
+            batch_size=128,
+            learning_rate=1e-3,
+            weight_decay=1e-4,
+            augmentation=AUGMENTATIONS["standard"],
+        ),
         backbone="resnet18",
         backbone_options=_COLOUR | {"dropout": 0.1},
         head={
@@ -280,6 +286,7 @@ _GEM: dict[str, Recipe] = {
             "fi_mod_strength": 0.1,
             "outliers": VOS,
         },
+        notes=("the paper does not say how it augments: crop and flip, as most of the others",),
     ),
 }
 

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from gemfi.bench.bench import GRID, PROTOCOL, Bench
+from gemfi.bench.grid import MAIN
 from gemfi.bench.protocol import Contestant, Protocol, Shift, find_protocol
 from gemfi.bench.results import Results
 from gemfi.bench.shift import check_shift
 from gemfi.data import TASKS, Role, Split, Task
 from gemfi.errors import CheckpointError, InputError
 from gemfi.files import to_json
+from support.benches import CHOSEN, detected, made_results
 
 MINE = Protocol("mine", "Mine", "digits", (Contestant("softmax"),), seeds=(0,))
 
@@ -52,6 +54,15 @@ def test_another_benchmark_does_not_take_a_folder_over(
 
 def test_the_same_benchmark_may_change(folder: Path, task: Task) -> None:
     Bench(replace(MINE, title="New", seeds=(0, 1)), folder, task)
+
+
+def test_records_of_an_ood_set_that_the_task_has_no_more_are_not_mixed_with_new_ones(
+    tmp_path: Path, task: Task
+) -> None:
+    made_results(tmp_path, {(MAIN, "softmax"): [detected(tiny_imagenet=85.0)]})
+    message = "its OOD set 'tiny-imagenet' is none of the task 'digits' today; use another folder"
+    with pytest.raises(CheckpointError, match=message):
+        Bench(CHOSEN, tmp_path, task).work()
 
 
 def test_a_spoilt_protocol_is_not_overwritten_silently(folder: Path, task: Task) -> None:

@@ -20,7 +20,7 @@ from gemfi.bench.protocol import Shift
 from gemfi.bench.records import Sets
 from gemfi.bench.resampling import Draw, over_samples
 from gemfi.bench.results import Results
-from gemfi.bench.statistics import Difference, Interval, Verdict
+from gemfi.bench.statistics import Difference, Interval
 from gemfi.bench.tables.heads import conditions
 from gemfi.bench.unavailable import Unavailable
 from support.benches import classified, detected, made_results
@@ -46,7 +46,7 @@ def test_a_difference_is_called_one_only_beyond_its_interval(
         (MAIN, "b"): [classified(accuracy=each) for each in (95.0, 95.1, 95.2)],
     }
     found = judge(made_results(tmp_path, rows), claim(ACCURACY))
-    assert (found.outcome, found.indicative) == (outcome, False)
+    assert (found.outcome, found.few_seeds) == (outcome, False)
 
 
 def test_the_interval_is_students_of_the_paired_differences(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_a_seed_without_a_number_is_told(tmp_path: Path) -> None:
     assert test.difference.estimate == pytest.approx(2.0)
 
 
-def test_two_seeds_are_indicative(tmp_path: Path) -> None:
+def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
     rows = {
         (MAIN, "a"): [classified(accuracy=97.0), classified(accuracy=97.2)],
         (MAIN, "b"): [classified(accuracy=90.0), classified(accuracy=90.1)],
     }
     found = judge(made_results(tmp_path, rows), claim(ACCURACY))
-    assert (found.outcome, found.indicative) == ("supported", True)
+    assert (found.outcome, found.few_seeds) == ("undecided", True)
 
 
 def test_one_refuted_test_refutes_and_all_must_support(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_one_refuted_test_refutes_and_all_must_support(tmp_path: Path) -> None:
     results = made_results(tmp_path, rows)
     assert judge(results, claim(better_ood("a", "b", sets="near"))).outcome == "supported"
     found = judge(results, claim(better_ood("a", "b")))
-    assert [each.verdict.outcome for each in found.tests] == ["supported", "refuted"]
+    assert [each.verdict for each in found.tests] == ["supported", "refuted"]
     assert found.outcome == "refuted"
 
 
@@ -125,7 +125,7 @@ def test_with_one_seed_the_interval_is_the_paired_bootstrap(tmp_path: Path) -> N
     (test,) = found.tests
     assert test.difference.interval is not None
     assert test.difference.interval.low < test.difference.estimate < test.difference.interval.high
-    assert (found.outcome, found.indicative) == ("supported", True)
+    assert (found.outcome, found.few_seeds) == ("undecided", True)
 
 
 def classified_arrays(right: float, seed: int, n: int = 400) -> Sets:
@@ -154,10 +154,10 @@ def test_a_difference_that_seeds_do_not_vary_has_an_interval_over_samples(
     assert interval is not None
     assert 10 < interval.low < test.difference.estimate < interval.high < 40
     assert interval.estimate == pytest.approx(test.difference.estimate)
-    assert (test.verdict.outcome, test.verdict.indicative) == ("supported", seeds < 3)
+    assert test.verdict == ("supported" if seeds == 3 else "undecided")
 
     (test,) = judge(made_results(tmp_path / "without", rows), claim(ACCURACY)).tests
-    assert (test.difference.interval, test.verdict.outcome) == (None, "undecided")
+    assert (test.difference.interval, test.verdict) == (None, "undecided")
 
 
 NUMBERS: dict[str, Number] = {
@@ -196,7 +196,7 @@ def test_within_a_margin_needs_the_whole_interval_inside(tmp_path: Path) -> None
     }
     pick = on_test("accuracy")
     found = judge(made_results(tmp_path, rows), claim(within(FISHER, "0.1", pick, "accuracy", 1.0)))
-    assert [each.verdict.outcome for each in found.tests] == ["supported", "refuted", "undecided"]
+    assert [each.verdict for each in found.tests] == ["supported", "refuted", "undecided"]
 
 
 def test_sweeps_are_judged_by_accuracy_too(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_sweeps_are_judged_by_accuracy_too(tmp_path: Path) -> None:
         rows[KL, name][1]["ood"]["noise"]["by_score"]["entropy"]["aupr_id"] += 0.01
     (sweep,) = (each for each in CLAIMS if each.name == "lambda-kl")
     found = judge(made_results(tmp_path, rows), sweep)
-    assert [(each.what.split(" at ")[0], each.verdict.outcome) for each in found.tests] == [
+    assert [(each.what.split(" at ")[0], each.verdict) for each in found.tests] == [
         ("mean AUPR", "supported"),
         ("mean AUPR", "supported"),
         ("accuracy", "supported"),
@@ -238,8 +238,8 @@ def test_a_test_is_told_with_the_digits_that_it_needs(
 ) -> None:
     estimate, low, high = numbers
     interval = None if low is None or high is None else Interval(low, high, estimate)
-    difference = Difference(estimate, interval, 3, indicative=False)
-    found = OneTest("a", difference, Verdict("undecided", indicative=False), ratio=ratio)
+    difference = Difference(estimate, interval, 3)
+    found = OneTest("a", difference, "undecided", ratio=ratio)
     assert found.shown() == said
 
 
@@ -461,7 +461,7 @@ def test_seeds_without_arrays_are_left_out_and_counted(tmp_path: Path) -> None:
     (test,) = follows(results)
     assert (test.what, test.difference.n) == ("correlation (in 1 of 3 seeds)", 1)
     assert test.difference.interval is not None  # over samples
-    assert (test.verdict.outcome, test.verdict.indicative) == ("supported", True)
+    assert (whole.verdict, test.verdict) == ("supported", "undecided")
     results.file.arrays(results.runs("gem-fi")[0].key).unlink()
     with pytest.raises(Unavailable, match="the arrays of the runs are not here"):
         follows(results)
@@ -481,4 +481,5 @@ def test_a_step_counts_the_seeds_that_both_have(tmp_path: Path) -> None:
     results.file.arrays(results.runs("ablation-mix", ABLATION)[1].key).unlink()
     (test,) = judge(results, collapse).tests
     assert (test.what, test.difference.n) == ("effective heads (in 2 of 3 seeds)", 2)
-    assert test.verdict.indicative
+    assert test.difference.few_seeds
+    assert test.verdict == "undecided"

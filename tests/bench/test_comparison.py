@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from gemfi.bench.comparison import comparisons
 from gemfi.bench.grid import MAIN
 from gemfi.bench.protocol import Shift
 from gemfi.bench.results import Results
 from gemfi.bench.table import Table, Value
+from gemfi.data.registry import DATA_SETS
 from support.benches import made_results
 
 
@@ -125,6 +128,26 @@ def test_other_base_rates_are_told_where_aupr_is_compared(tmp_path: Path) -> Non
     assert not any("SVHN: ours" in note for note in tables["published-table3"].notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "what", "told"),
+    [
+        ("tiny-imagenet", "TinyImageNet (all 200 classes)", "22 of its 200 classes"),
+        ("tiny-imagenet-178", "TinyImageNet (178 classes)", "ours are 8,900 images"),
+    ],
+)
+def test_the_classes_of_tiny_imagenet_are_told(
+    tmp_path: Path, name: str, what: str, told: str
+) -> None:
+    results = made_results(tmp_path, {(MAIN, "gem-fi"): [cifar(**{name: 90.0})]})
+    sizes = {"test": 10_000, name: DATA_SETS[name].parts["val"].count}
+    data = {each: {"n": n, "split": f"{each}/val"} for each, n in sizes.items()}
+    results.records = {key: replace(run, data=data) for key, run in results.records.items()}
+    table = of_task(results, "cifar10")["published-ood_aupr_auroc"]
+    cells = {(row.name, row.cells[0]): row.cells[1] for row in table.rows}
+    assert isinstance(cells[f"CIFAR-10 → {what}", "entropy: AUROC"], Value)
+    assert [note for note in table.notes if note.startswith(f"{what}: ") and told in note]
+
+
 def test_a_protocol_without_corruptions_says_so(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "gem-fi"): [cifar(svhn=90.0)]})
     results.protocol = replace(results.protocol, shift=Shift())
@@ -154,6 +177,6 @@ def test_rows_are_called_as_in_our_tables(tmp_path: Path) -> None:
     assert names["ablation-full-without-sn"] == "full without SN"
     assert names["gem-fi-without-vos"] == "GEM-FI without VOS"
     assert names["gem-fi+noise"] == "GEM-FI + feature-space noise"
-    assert names["cifar10>tinyimagenet"] == "CIFAR-10 → TinyImageNet"
+    assert names["cifar10>tinyimagenet"] == "CIFAR-10 → TinyImageNet (all 200 classes)"
     raw = [name for row, name in names.items() if name == row and not row[0].isdigit()]
     assert raw == []

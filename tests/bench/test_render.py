@@ -28,9 +28,9 @@ def test_csv_has_a_line_for_each_cell_then_the_title_and_the_notes() -> None:
         "label,row,section,group,column,mean,std,low,high,n,text,flag,keys\n"
         "table2,EDL,,MNIST → KMNIST,Alea.,97.021,0.804,,,3,97.02 ± 0.80,,k1 k2\n"
         "table2,EDL,,MNIST → KMNIST,Epis.,,,,,,,,\n"
-        "table2,EDL,,,NLL,0.25,,,,1,0.250,,\n"
+        "table2,EDL,,,NLL,0.25,,,,3,0.250,,\n"
         "table2,EDL,,,one pass,,,,,,true,,\n"
-        "table2,I-EDL,,MNIST → KMNIST,Alea.,98.34,,,,1,98.34,,\n"
+        "table2,I-EDL,,MNIST → KMNIST,Alea.,98.34,,,,3,98.34,,\n"
         "table2,I-EDL,,MNIST → KMNIST,Epis.,,,,,,data absent,,\n"
     )
     found = records(SAMPLE)
@@ -67,6 +67,24 @@ def test_csv_keeps_every_number_exactly(table: Table) -> None:
     assert [one["text"] for one in found] == [
         one_line(text) for text in (table.title, *table.notes)
     ]
+
+
+@pytest.mark.parametrize(
+    ("form", "best"),
+    [
+        (render.markdown, "**{}**"),
+        (render.latex, r"\textbf{{{}}}"),
+        (render.html, 'class="best"><strong>{}</strong>'),
+    ],
+)
+def test_a_row_of_fewer_runs_is_bold_in_no_form(form: Callable[[Table], str], best: str) -> None:
+    def rendered(runs: int) -> str:
+        rows = [Row("a", (Value(99.0, n=3),)), Row("b", (Value(99.5, n=runs),))]
+        return form(Table("t", "", (Column("AUPR", better="high"),), tuple(rows)))
+
+    assert best.format("99.50") in rendered(3)
+    assert best.format("99.50") not in rendered(1)
+    assert best.format("99.00") not in rendered(1)
 
 
 # --- Markdown: read back by the rules of GitHub's tables --------------------------------------

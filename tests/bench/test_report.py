@@ -133,7 +133,7 @@ def test_the_ledger_shows_each_claim_with_its_verdict(tree: Element) -> None:
         assert claim.verdict in row.one("span", "badge").text
         assert row.one("span", "said").text == claim.claim
         assert row.one("span", "statistic").text == claim.statistic
-        assert bool(row.all("span", "indicative")) is claim.indicative
+        assert bool(row.all("span", "few-seeds")) is claim.few_seeds
         cell = row.all("td", "runs")[0]
         assert cell.get("data-keys").split() == list(claim.keys)
     tests = [each.text for each in rows[0].all("span", "test")]

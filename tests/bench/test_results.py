@@ -153,8 +153,31 @@ def test_sets_are_named_with_the_part_that_was_at_hand(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "edl"): [classified(accuracy=90.0)]})
     data = {name: {"split": split, "n": 5} for name, split in names.items()}
     results.records = {key: replace(run, data=data) for key, run in results.records.items()}
-    titles = ["SVHN (first 5,000)", "TinyImageNet", "CIFAR-100", "birds, 2024", "a/birds"]
+    whole = "TinyImageNet (all 200 classes)"
+    titles = ["SVHN (first 5,000)", whole, "CIFAR-100", "birds, 2024", "a/birds"]
     assert [results.title(name) for name in names] == titles
     assert results.title("svhn", "far") == "SVHN (first 5,000, far)"
     assert results.title("mnist-c", "") == "MNIST-C"
     assert results.sizes == dict.fromkeys(names, 5)
+    results.protocol = replace(results.protocol, task="cifar10-frozen")
+    provenance, overlap = results.caveats(names)
+    assert provenance == (
+        "SVHN (first 5,000): the first 5,000 of the 26,032 test images, reconstructed from public "
+        "upscaled copies, exact up to rounding."
+    )
+    assert overlap.startswith(f"{whole}: 22 of its 200 classes, 11 % of its images, are classes of")
+    results.protocol = replace(results.protocol, task="svhn")
+    assert results.caveats(names) == [provenance]
+    assert results.caveats(["mnist-c", "nowhere"]) == []
+
+
+def test_the_sets_of_a_task_may_change_after_its_runs(tmp_path: Path) -> None:
+    """Kept records name the sets of their time; those of today have no column beside them."""
+    record = {"test": {"id": {}}, "ood": {"tiny-imagenet": {"by_score": {}}}}
+    results = made_results(tmp_path, {(MAIN, "edl"): [record]})
+    absent = {"cifar100": "data absent", "dtd": "data absent"}
+    results.records = {key: replace(run, absent=absent) for key, run in results.records.items()}
+    results.protocol = replace(results.protocol, task="cifar10", near=(), far=("svhn",))
+    assert results.ood_sets == ["svhn", "tiny-imagenet", "cifar100"]
+    results.records = {}
+    assert results.ood_sets == ["svhn", "cifar100", "tiny-imagenet-178"]

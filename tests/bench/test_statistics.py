@@ -21,7 +21,6 @@ from gemfi.bench.statistics import (
     Detection,
     Difference,
     Interval,
-    Verdict,
     alike,
     bootstrap_ood,
     mean_interval,
@@ -73,22 +72,22 @@ def test_a_difference_is_paired_over_seeds() -> None:
     assert found.interval is not None
     assert (found.interval.low, found.interval.high) == pytest.approx((test.low, test.high))
     assert found.estimate == found.interval.estimate == pytest.approx(1.05)
-    assert (found.n, found.indicative) == (4, False)
+    assert (found.n, found.few_seeds) == (4, False)
     assert found.interval.low > 0.8  # unpaired it would be some 20 wide
 
 
-def test_below_three_seeds_a_difference_is_indicative() -> None:
-    assert not paired_difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]).indicative
+def test_two_seeds_are_few() -> None:
+    assert not paired_difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]).few_seeds
     two = paired_difference([1.0, 2.0], [0.0, 0.0])
-    assert two.indicative
+    assert two.few_seeds
     assert two.interval is not None
 
 
 def test_one_seed_has_the_bootstraps_interval_or_none() -> None:
-    assert paired_difference([3.0], [1.0]) == Difference(2.0, None, 1, indicative=True)
+    assert paired_difference([3.0], [1.0]) == Difference(2.0, None, 1)
     bootstrap = Interval(1.5, 2.5, 2.0)
     one = paired_difference([3.0], [1.0], bootstrap=bootstrap)
-    assert one == Difference(2.0, bootstrap, 1, indicative=True)
+    assert one == Difference(2.0, bootstrap, 1)
     more = paired_difference([3.0, 4.0], [1.0, 1.0], bootstrap=bootstrap)
     assert more.interval == mean_interval([2.0, 3.0])
 
@@ -97,7 +96,7 @@ def test_seeds_that_do_not_differ_are_no_interval() -> None:
     assert alike([97.0 - 95.0, 97.1 - 95.1])  # which are not the same float
     assert not alike([2.0, 2.0, 2.000001])
     found = paired_difference([3.0, 4.0, 5.0], [1.0, 2.0, 3.0])
-    assert found == Difference(2.0, None, 3, indicative=False)
+    assert found == Difference(2.0, None, 3)
     bootstrap = Interval(1.5, 2.5, 2.0)
     again = paired_difference([3.0, 4.0, 5.0], [1.0, 2.0, 3.0], bootstrap=bootstrap)
     assert again.interval == bootstrap
@@ -137,24 +136,22 @@ def test_a_verdict_needs_the_whole_interval(
     low: float, high: float, margin: float, outcome: str
 ) -> None:
     middle = (low + high) / 2
-    found = verdict(Difference(middle, Interval(low, high, middle), 5, indicative=False), margin)
-    assert (found.outcome, found.indicative) == (outcome, False)
-    mirrored = Difference(-middle, Interval(-high, -low, -middle), 5, indicative=False)
+    found = verdict(Difference(middle, Interval(low, high, middle), 5), margin)
+    assert found == outcome
+    mirrored = Difference(-middle, Interval(-high, -low, -middle), 5)
     assert verdict(mirrored, margin, better="low") == found
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("interval", [None, Interval(1, 2, 1.5), Interval(-2, -1, -1.5)])
-def test_a_verdict_stays_indicative(interval: Interval | None) -> None:
-    found = verdict(Difference(0.0, interval, 1, indicative=True))
-    assert found.indicative
-    assert str(found) == f"{found.outcome} (indicative)"
-    assert (found.outcome == "undecided") == (interval is None)
+def test_below_three_seeds_the_verdict_is_undecided(seeds: int, interval: Interval | None) -> None:
+    assert verdict(Difference(0.0, interval, seeds)) == "undecided"
+    assert (verdict(Difference(0.0, interval, 3)) == "undecided") == (interval is None)
 
 
-def test_a_verdict_in_words() -> None:
-    assert str(Verdict("refuted", indicative=False)) == "refuted"
+def test_a_verdict_knows_two_directions() -> None:
     with pytest.raises(InputError, match="better must be one of high, low, got 'better'"):
-        verdict(Difference(0.0, None, 1, indicative=True), better="better")  # type: ignore[arg-type]
+        verdict(Difference(0.0, None, 1), better="better")  # type: ignore[arg-type]
 
 
 # --- over samples ----------------------------------------------------------------------------

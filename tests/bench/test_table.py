@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gemfi.bench import table as table_module
-from gemfi.bench.table import Better, Cell, Column, Row, Table, Value, marks, printed
+from gemfi.bench.table import (
+    Better,
+    Cell,
+    Column,
+    Row,
+    Table,
+    Value,
+    has_few_runs,
+    marks,
+    printed,
+)
 from gemfi.errors import InputError
 
 
@@ -168,6 +178,32 @@ def test_sections_compete_apart() -> None:
 def test_an_infinite_number_competes_but_is_not_marked() -> None:
     column = Column("NLL", better="low")
     assert marks(column_of(Value(1.0), Value(math.inf), column=column)) == {(0, 0): "best"}
+
+
+def test_what_rests_on_fewer_runs_competes_but_is_not_marked() -> None:
+    """So that bold is always the best that is printed, and never luck that nobody repeated."""
+    three, one = Value(2.0, n=3), Value(3.0)
+    assert marks(column_of(one, three, Value(1.0, n=3))) == {(1, 0): "second"}
+    assert marks(column_of(Value(1.0), three, Value(1.0, n=3))) == {
+        (1, 0): "best",
+        (2, 0): "second",
+    }
+    assert marks(column_of(one, Value(2.0))) == {(0, 0): "best", (1, 0): "second"}
+    assert marks(column_of(one, three, Value(4.0), sections="aab")) == {(1, 0): "second"}
+    assert has_few_runs(column_of(one, three))
+    assert not has_few_runs(column_of(one, three, sections="ab"))
+    assert not has_few_runs(column_of(one, three, column=Column("AUPR")))
+
+
+def test_one_of_three_runs_is_few_even_where_no_row_has_more() -> None:
+    """As in table13 of MNIST, most of whose arrays were gone."""
+    part = Value(3.0, unseen=2)
+    assert marks(column_of(part, Value(2.0))) == {}
+    columns = (Column("ECE", better="high"), Column("AUROC", better="high"))
+    rows = (Row("a", (Value(3.0), Value(3.0))), Row("b", (None, Value(2.0, n=3))))
+    assert marks(Table("t", "", columns, (*rows, Row("c", (Value(2.0), None))))) == {
+        (1, 1): "second"
+    }
 
 
 @given(

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from gemfi.bench.bench import Bench, Event
+from gemfi.bench.bench import Bench, Event, _wanted
 from gemfi.bench.grid import Cell
+from gemfi.bench.manifest import MANIFEST
 from gemfi.bench.protocol import find_protocol
-from gemfi.bench.records import RunRecord
+from gemfi.bench.records import RecordFile, RunRecord
 from gemfi.cli import main
 from gemfi.errors import InputError
 from gemfi.runs.text import duration
@@ -86,9 +87,10 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, bool | None]]:
     """What was rendered, by a rendering that writes a page and nothing else."""
     asked: list[tuple[Path, bool | None]] = []
 
-    def render(folder: Path, *, progress: bool | None = None) -> Any:
+    def render(folder: Path, *, out: Path | None = None, progress: bool | None = None) -> Any:
         asked.append((folder, progress))
-        page = folder / "report.html"
+        page = (out or folder) / "report.html"
+        page.parent.mkdir(exist_ok=True)
         page.write_text("a page")
         return SimpleNamespace(report=page)
 
@@ -280,6 +282,8 @@ def test_only_some_rows_and_what_they_rest_on(
         (("components/2", "methods/gem-fi"), {"gem-fi", "2"}),
         (("methods/ensemble",), {"softmax", "ensemble"}),
         (("rates",), set()),
+        (("rates/softmax",), set()),
+        (("rates/softmax", "components/2"), {"2"}),
     ],
 )
 def test_which_cells_were_asked_for(only: tuple[str, ...], rows: set[str]) -> None:
@@ -290,8 +294,30 @@ def test_which_cells_were_asked_for(only: tuple[str, ...], rows: set[str]) -> No
     assert {cell.row for cell in chosen if cell.group != "rates"} == rows
     methods = {cell.spec.method for cell in chosen if cell.group != "rates"}
     rated = {cell.spec.method for cell in cells if cell.group == "rates"}
-    expected = rated if only == ("rates",) else methods & rated
+    asked = {"rates": rated, "rates/softmax": {"softmax"}}.get(only[0], set()) if only else rated
+    expected = methods & rated | asked
     assert {c.spec.method for c in chosen if c.group == "rates"} == expected
+
+
+def test_every_row_that_a_dry_run_shows_can_be_asked_for(here: Path, capsys: Capture) -> None:
+    table = printed(["bench", "tiny.toml", "--dry-run"], capsys).split("─\n")[1].split("\n\n")[0]
+    shown, group = [], ""
+    for line in table.splitlines():
+        group, row = line[:12].strip() or group, line[12:].split("  ")[0].strip()
+        shown.append(f"{group}/{row}")
+    names = ["rates/softmax", "rates/gem-fi", "methods/softmax", "methods/gem-fi"]
+    assert shown == [*names, "methods/ensemble", "components/2", "components/3"]
+    for name in shown:
+        again = printed(["bench", "tiny.toml", "--dry-run", "--only", name], capsys)
+        assert name.partition("/")[2] in again
+
+
+def test_rates_alone_are_done_beside_other_rows(here: Path) -> None:
+    protocol = find_protocol("tiny.toml")
+    cells = Bench(protocol, "bench").plan()
+    only = COMMANDS.selection(cells, protocol, ("rates/gem-fi", "methods/softmax"))
+    rates = [cell.spec.method for cell in _wanted(cells, only) if cell.group == "rates"]
+    assert set(rates) == {"softmax", "gem-fi"}
 
 
 def test_waiting_for_another_process_is_said(
@@ -389,6 +415,22 @@ def test_report_renders_and_copies(copy: Path, rendered: list[Any], capsys: Capt
     assert Path("page.html").read_text() == "a page"
     assert printed(["report", "bench"], capsys) == "Report: bench/report.html\n"
     assert rendered == [(Path("bench"), None)] * 2
+
+
+def test_kept_results_are_rendered_elsewhere(
+    copy: Path, rendered: list[Any], capsys: Capture
+) -> None:
+    kept = copy.rename(copy.with_name("kept"))
+    RecordFile(kept).pack(kept)
+    shutil.rmtree(kept / "arrays")
+    (kept / MANIFEST).write_text("{}")
+    before = sorted(kept.rglob("*"))
+    said = "kept is kept without its arrays, and stays as it is; rendering into report-kept."
+    text = printed(["report", "kept"], capsys)
+    assert text.splitlines() == [said, "Report: report-kept/report.html"]
+    assert rendered == [(Path("kept"), None)]
+    assert Path("report-kept/report.html").read_text() == "a page"
+    assert sorted(kept.rglob("*")) == before
 
 
 def test_report_refuses_a_place_that_it_cannot_write_to(

@@ -86,7 +86,7 @@ class TestInfo:
     def test_everything_a_user_must_know(self, capsys: Capture, name: str) -> None:
         said = ran(capsys, "info", name)
         entry, words = DATA_SETS[name], " ".join(said.split())
-        assert f"{entry.title}: {entry.summary}" in said
+        assert f"{entry.full_title}: {entry.summary}" in said
         for text in (entry.licence, entry.citation, entry.homepage, entry.note):
             assert " ".join(text.split()) in words
         for remote in entry.files:

@@ -174,6 +174,8 @@ def test_evaluate_shows_every_score_of_one_run(finished: Path, capsys: Capture) 
             row.startswith(f"  {score}{mark} ") and f"{values['auroc']:.2f}" in row
             for row in text.splitlines()
         ), score
+    assert "differential_entropy" in entry["by_score"]
+    assert text.count("Differential entropy is inverted for the GEM methods") == 1
     assert text.splitlines()[-1] == CONVENTIONS
 
 

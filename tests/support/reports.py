@@ -109,7 +109,7 @@ CLAIMS = (
         "supported",
         "near: +0.80\nfar: +1.20",
         "[+0.10, +1.50]\n[+0.40, +2.00]",
-        indicative=True,
+        few_seeds=True,
         keys=(key_of("edl", 0), key_of("gem-fi", 0)),
         where="Table 2",
     ),

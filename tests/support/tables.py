@@ -21,9 +21,14 @@ SAMPLE = Table(
     "AUPR of OOD detection",
     COLUMNS,
     (
-        Row("EDL", (Value(97.021, 0.804, 3, ("k1", "k2")), None, Value(0.25), True), "edl"),
-        Row("I-EDL", (Value(98.34), "data absent", Value(math.inf), False), "i-edl"),
-        Row("GEM-FI", (Value(99.949), Value(math.nan), Value(-0.0004), True), "gem-fi", ours=True),
+        Row("EDL", (Value(97.021, 0.804, 3, ("k1", "k2")), None, Value(0.25, n=3), True), "edl"),
+        Row("I-EDL", (Value(98.34, n=3), "data absent", Value(math.inf, n=3), False), "i-edl"),
+        Row(
+            "GEM-FI",
+            (Value(99.949, n=3), Value(math.nan, n=3), Value(-0.0004, n=3), True),
+            "gem-fi",
+            ours=True,
+        ),
         Row(
             "GEM-FI",
             (Value(99.95, 0.0, 5), Value(-1.5, flag="impossible: < 0"), None, None),

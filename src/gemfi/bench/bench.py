@@ -261,6 +261,13 @@ class Bench:
         """Refuse data that are not those of the records, then say what is being done here."""
         self.folder.mkdir(parents=True, exist_ok=True)
         records = self.file.read().values()
+        known = {*self.task.ood_test, *self.task.absent}
+        for name in (name for each in records for name in each.numbers.get("ood", {})):
+            if name not in known:
+                raise CheckpointError(
+                    f"{self.folder} has records of other data: its OOD set {name!r} is none of "
+                    f"the task {self.task.name!r} today; use another folder"
+                )
         for name, split in self._sets().items():
             seen = [each.data.get(name, {}) for each in records if name in {*each.data, TRAIN}]
             here = to_plain(SplitFacts.of(split)) if seen else {}
@@ -345,8 +352,8 @@ def _wanted(cells: Sequence[Cell], only: Callable[[Cell], bool]) -> list[Cell]:
     return [
         cell
         for cell in cells
-        if (only(cell) and cell.group != RATES)
-        or (cell.group == RATES and (cell.spec.method in methods or (not chosen and only(cell))))
+        if only(cell)
+        or (cell.group == RATES and cell.spec.method in methods)
         or (not cell.members and cell.group == MAIN and cell.spec.name in members)
     ]
 

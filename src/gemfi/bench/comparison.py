@@ -7,7 +7,7 @@ or is doubtful, carries the finding of the audit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gemfi.bench.audit import Flag, audit
@@ -34,6 +34,11 @@ _DATA: Final = {"mnist": "mnist", "cifar10": "cifar10", "cifar10-frozen": "cifar
 
 _SETS: Final = {"fmnist": "fashion-mnist", "tinyimagenet": "tiny-imagenet"}
 """OOD set of the paper -> its name here, where that differs."""
+
+_PAPERS: Final = {here: there for there, here in _SETS.items()}
+
+_INSTEAD: Final = {"tiny-imagenet": "tiny-imagenet-178"}
+"""OOD set of the paper, by its name here -> what runs have in its place."""
 
 _TITLES: Final = {
     "table2": "OOD detection, AUPR",
@@ -147,8 +152,9 @@ def _table(
     results: Results, label: str, title: str, entries: list[Published], flags: Flags
 ) -> Table:
     rows = []
-    for entry in entries:
-        found = flags.get(entry.key, ())
+    for printed in entries:
+        entry = _localised(results, printed)
+        found = flags.get(printed.key, ())
         theirs = _theirs(entry, "; ".join(f"{each.severity}: {each.reason}" for each in found))
         ours = _ours(results, entry)
         cells: tuple[Cell, ...] = (_what(entry), ours, theirs, entry.convention)
@@ -174,6 +180,7 @@ def _table(
             "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
             *_OF_OURS.get(label, ()),
             *_sizes(results, entries),
+            *results.caveats(_sets_of(results, entries)),
             *results.protocol.notes,
         ),
     )
@@ -199,7 +206,7 @@ def _sizes(results: Results, entries: list[Published]) -> list[str]:
     """
     known, found = results.sizes, []
     for pair, theirs in PAIRS.items():
-        name = _SETS.get(set_name := pair.partition(">")[2], set_name)
+        name = _name_here(results, pair.partition(">")[2])
         ours = Pair(known.get("test", 0), known.get(name, 0))
         metrics = {e.metric for e in entries if pair in (e.row, e.column.partition("/")[0])}
         if not metrics or not ours.n_id or not ours.n_ood or ours == theirs:
@@ -243,6 +250,30 @@ def _label(row: str) -> str:
     if known != row:
         return known
     return " → ".join(data_title(_SETS.get(name, name)) for name in row.split(">"))
+
+
+def _localised(results: Results, entry: Published) -> Published:
+    """A published number with its OOD set by the name that it has in these results."""
+    name = _set_of(entry)
+    if name is None:
+        return entry
+    there, here = f">{_PAPERS.get(name, name)}", f">{_name_here(results, name)}"
+    return replace(
+        entry, row=entry.row.replace(there, here), column=entry.column.replace(there, here)
+    )
+
+
+def _name_here(results: Results, name: str) -> str:
+    """The name of an OOD set of the paper in these results."""
+    known = _SETS.get(name, name)
+    instead = _INSTEAD.get(known, known)
+    return instead if instead in results.ood_sets else known
+
+
+def _sets_of(results: Results, entries: list[Published]) -> list[str]:
+    """The OOD sets of published numbers, by their names in these results."""
+    names = (_set_of(each) for each in entries)
+    return list(dict.fromkeys(_name_here(results, name) for name in names if name is not None))
 
 
 # -- counterparts ---------------------------------------------------------------------------------

@@ -7,7 +7,12 @@ belongs into `PAPER_TABLES` or `PAPER_FIGURES`. What is not made needs a reason 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+
+from gemfi.bench.records import ARRAYS, PACKED
+
+MANIFEST: Final = "manifest.json"
 
 PAPER_TABLES: Final = (
     "table2", "table3", "table5", "notation-summary", "related_work_comparison", "table1",
@@ -30,6 +35,12 @@ PAPER_FIGURES: Final = (
 
 NOT_MADE: Final[Mapping[str, str]] = {}
 """Label of the paper -> why nothing stands for it here. So far there is something for each."""
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether a folder holds results that were rendered elsewhere, from arrays not here."""
+    kept = (folder / MANIFEST).exists() and (folder / PACKED).exists()
+    return kept and not (folder / ARRAYS).exists()
 
 
 def file_stem(label: str) -> str:

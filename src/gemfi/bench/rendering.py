@@ -23,17 +23,23 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from gemfi import locks
-from gemfi.bench.bench import GRID, PROTOCOL
 from gemfi.bench.claims import CLAIMS, Finding, ledger
 from gemfi.bench.claims.ledger import RULE
 from gemfi.bench.comparison import comparisons
 from gemfi.bench.grid import RATES
-from gemfi.bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
-from gemfi.bench.records import ARRAYS, PACKED
+from gemfi.bench.manifest import (
+    MANIFEST,
+    NOT_MADE,
+    PAPER_FIGURES,
+    PAPER_TABLES,
+    file_stem,
+    is_kept,
+)
 from gemfi.bench.render import csv, html, latex, markdown
 from gemfi.bench.report import Claim as Shown
 from gemfi.bench.report import Content, FigureFile, Missing, page
-from gemfi.bench.results import OVERHEAD, Results, require_bench
+from gemfi.bench.report.content import FEW_SEEDS
+from gemfi.bench.results import Results, require_bench
 from gemfi.bench.summary import summary
 from gemfi.bench.table import Table, Value
 from gemfi.bench.tables import TABLES, Maker
@@ -43,7 +49,6 @@ from gemfi.files import to_json, write_atomically
 from gemfi.runs.text import duration
 
 REPORT: Final = "report.html"
-MANIFEST: Final = "manifest.json"
 _LOCK: Final = ".report.lock"
 _FORMS: Final = {"md": markdown, "csv": csv, "tex": latex, "html": html}
 
@@ -86,21 +91,14 @@ def render(
     target = Path(folder) if out is None else Path(out)
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; give a folder for the report")
-    _check_kept(target)
+    if is_kept(target):
+        raise InputError(
+            f"{target} is kept without its arrays, and rendering here would lose what was made "
+            "from them; give another folder as out"
+        )
     target.mkdir(parents=True, exist_ok=True)
     with locks.alone(target / _LOCK, lambda: None):
         return _rendered(Results(folder), target, progress, figures=figures)
-
-
-def _check_kept(folder: Path) -> None:
-    """Refuse results that were rendered elsewhere, with arrays that are not here."""
-    kept = (folder / MANIFEST).exists() and (folder / PACKED).exists()
-    if kept and not (folder / ARRAYS).exists():
-        raise InputError(
-            f"{folder} holds kept results, and rendering without arrays would lose what was made "
-            f"from them; copy {PACKED}, {GRID}, {PROTOCOL} and {OVERHEAD} of it into an empty "
-            "folder and give that"
-        )
 
 
 def _rendered(results: Results, target: Path, progress: bool | None, *, figures: bool) -> Rendered:
@@ -111,14 +109,15 @@ def _rendered(results: Results, target: Path, progress: bool | None, *, figures:
     published = comparisons(results)
     for table in published:
         work.write_table(table, _keys(table))
-    _write_claims(target, findings)
+    caveats = results.caveats(results.ood_sets)
+    _write_claims(target, findings, caveats)
     work.remove_old()
     work.write_manifest()
     content = Content(
         title=f"gemfi benchmark: {results.protocol.name}",
         subtitle=results.protocol.title,
         facts=_facts(results),
-        summary=[*summary(results, findings), *results.protocol.notes],
+        summary=[*summary(results, findings), *caveats, *results.protocol.notes],
         claims=[_shown(each) for each in findings],
         tables=tables,
         figures=drawn,
@@ -178,7 +177,7 @@ class _Work:
             paths = [str(path.relative_to(self.target)) for path in saved.values()]
             self.files[label] = {"files": paths, "runs": list(watched.used)}
             png, svg = saved["png"].read_bytes(), saved["svg"].read_bytes()
-            made.append(FigureFile(label, entry.title, entry.caption, png, svg))
+            made.append(FigureFile(label, entry.title, entry.full_caption(watched), png, svg))
         for panel, parent in PARENT.items():
             if parent in self.files:
                 self.files[panel] = self.files[parent] | {"panel_of": parent}
@@ -270,14 +269,14 @@ def _shown(finding: Finding) -> Shown:
         statistic=claim.statistic,
         verdict=finding.outcome,
         estimate="\n".join(lines) or finding.reason,
-        interval="\n".join(f"{each.shown()[1]}, {each.verdict.outcome}" for each in finding.tests),
-        indicative=finding.indicative,
+        interval="\n".join(f"{each.shown()[1]}, {each.verdict}" for each in finding.tests),
+        few_seeds=finding.few_seeds,
         keys=tuple(dict.fromkeys(key for each in finding.tests for key in each.keys)),
         where=claim.where,
     )
 
 
-def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
+def _write_claims(target: Path, findings: Sequence[Finding], caveats: Sequence[str]) -> None:
     """The ledger for machines, and for people."""
     plain = [
         {
@@ -286,7 +285,7 @@ def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
             "where": each.claim.where,
             "statistic": each.claim.statistic,
             "verdict": each.outcome,
-            "indicative": each.indicative,
+            "few_seeds": each.few_seeds,
             "reason": each.reason,
             "tests": [
                 {
@@ -295,7 +294,7 @@ def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
                     "low": None if (i := test.difference.interval) is None else i.low,
                     "high": None if i is None else i.high,
                     "seeds": test.difference.n,
-                    "verdict": test.verdict.outcome,
+                    "verdict": test.verdict,
                     "runs": list(test.keys),
                 }
                 for test in each.tests
@@ -304,15 +303,16 @@ def _write_claims(target: Path, findings: Sequence[Finding]) -> None:
         for each in findings
     ]
     write_atomically(target / "claims.json", to_json(plain, indent=1).encode() + b"\n")
-    write_atomically(target / "claims.md", _claims_table(findings).encode())
+    write_atomically(target / "claims.md", _claims_table(findings, caveats).encode())
 
 
-def _claims_table(findings: Sequence[Finding]) -> str:
+def _claims_table(findings: Sequence[Finding], caveats: Sequence[str]) -> str:
     lines = [
         "# Claims",
         "",
         RULE,
         "",
+        *(line for each in caveats for line in (each, "")),
         "| claim | where | statistic | verdict | tests: estimate [95 % interval] |",
         "|---|---|---|---|---|",
     ]
@@ -324,7 +324,7 @@ def _claims_table(findings: Sequence[Finding]) -> str:
             " ".join(part for part in pair if part)
             for pair in zip(estimates, intervals, strict=False)
         )
-        verdict = each.outcome + (" (indicative)" if each.indicative else "")
+        verdict = each.outcome + (f" ({FEW_SEEDS})" if each.few_seeds else "")
         cells = [shown.claim, shown.where, shown.statistic, verdict, tests or each.reason]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])

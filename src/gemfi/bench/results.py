@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from gemfi.bench.protocol import SEEN
 from gemfi.bench.records import RecordFile, RunRecord, Sets, read_arrays
 from gemfi.bench.table import Value
 from gemfi.data.registry import DATA_SETS
-from gemfi.data.registry.tasks import AGAINST
+from gemfi.data.registry.tasks import AGAINST, NO_SETS
 from gemfi.errors import CheckpointError, InputError
 from gemfi.files import read_json
 from gemfi.plain import from_plain
@@ -122,11 +122,17 @@ class Results:
 
     @property
     def ood_sets(self) -> list[str]:
-        """OOD test sets: near ones, far ones, then the rest; those that are absent too."""
-        known = [name for record in self.records.values() for name in record.numbers.get("ood", {})]
-        against = AGAINST.get(self.protocol.task)
-        listed = [*self.protocol.near, *self.protocol.far, *(against.test if against else ())]
-        return list(dict.fromkeys([*listed, *known]))
+        """OOD test sets: near ones, far ones, then the rest; those that are absent too.
+
+        The rest are those that the runs have sought, as the sets of a task may have changed since;
+        before the first run, those of the task today.
+        """
+        records = [each for each in self.records.values() if "ood" in each.numbers]
+        sought = [name for each in records for name in (*each.numbers["ood"], *each.absent)]
+        against = AGAINST.get(self.protocol.task, NO_SETS)
+        rest = [name for name in sought if name not in against.validation]
+        listed = [*self.protocol.near, *self.protocol.far, *(rest if records else against.test)]
+        return list(dict.fromkeys(listed))
 
     @property
     def unseen_sets(self) -> list[str]:
@@ -140,19 +146,46 @@ class Results:
             name: of a set; one of the user's own is its title.
             more: to be said in the brackets as well.
         """
-        said = [*self._parts(name), *(each for each in more if each)]
-        shown = DATA_SETS[name].title if name in DATA_SETS else name
-        return shown + (f" ({', '.join(said)})" if said else "")
-
-    def _parts(self, name: str) -> list[str]:
-        """What the names of the splits say of a known set, but for whether it was seen."""
         if name not in DATA_SETS:
-            return []
-        for record in self.records.values():
-            if name in record.data:
-                _, *parts = record.data[name]["split"].split(", ")
-                return [each for each in parts if each != SEEN]
-        return []
+            shown, said = name, list(more)
+        else:
+            entry = DATA_SETS[name]
+            _, *parts = self._split_name(name).split(", ")
+            here = [each for each in parts if each != SEEN]
+            shown, said = entry.title, [entry.variant, *here, *more]
+        words = ", ".join(each for each in said if each)
+        return f"{shown} ({words})" if words else shown
+
+    def caveats(self, names: Iterable[str]) -> list[str]:
+        """What is to be known of the images of OOD sets, a sentence each; stands in captions.
+
+        Where the files come from, if not from their publisher, and what a set shares with the ID
+        data.
+
+        Args:
+            names: of the sets that are shown; those that are absent have none.
+        """
+        said = []
+        for name in names:
+            split = self._split_name(name)
+            if name not in DATA_SETS or not split:
+                continue
+            entry, title = DATA_SETS[name], self.title(name)
+            label = split.removeprefix(f"{name}/").removesuffix(f", {SEEN}")
+            forms = [form for part in entry.parts.values() for form in part.forms]
+            said += [
+                f"{title}: {form.provenance}."
+                for form in forms
+                if form.label == label and form.provenance
+            ]
+            shared = entry.overlaps.get(self.protocol.task.removesuffix("-frozen"))
+            said += [f"{title}: {shared}."] if shared else []
+        return said
+
+    def _split_name(self, name: str) -> str:
+        """The name of the split that a set was in the runs, `svhn/test, first 5,000`, or ""."""
+        found = (each.data[name]["split"] for each in self.records.values() if name in each.data)
+        return str(next(found, ""))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -301,7 +334,7 @@ def _of_entry(run: RunRecord, entry: Mapping[str, Any], kind: str, metric: str) 
 
 def data_title(name: str) -> str:
     """A task or a known set by its own name; of a path the last part."""
-    return DATA_SETS[name].title if name in DATA_SETS else Path(name).name
+    return DATA_SETS[name].full_title if name in DATA_SETS else Path(name).name
 
 
 # -- files ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Two sources of chance are kept apart. Over **seeds**, runs of the same seed are 
 interval is Student's. Over **samples**, a single run is resampled by the bootstrap (here for the
 numbers of a table, in `resampling.py` for any difference), which says how much the test set was
 lucky, but not how another seed would have done. A difference is called one only where its interval
-excludes the contrary, and below three seeds only as indicative.
+excludes the contrary, and never below three seeds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Outcome = Literal["supported", "refuted", "undecided"]
 _ALIKE: Final = 1e-9  # records hold six digits
 
 SEEDS_NEEDED: Final = 3
-"""Below this many seeds a statement is indicative only."""
+"""Below this many seeds nothing is decided."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,16 @@ class Difference:
         estimate: mean of a - b over the seeds.
         interval: of that mean; None where nothing is known of it.
         n: how many seeds.
-        indicative: too few seeds to rely on.
     """
 
     estimate: float
     interval: Interval | None
     n: int
-    indicative: bool
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a difference says about a claim; as text it never loses that it is indicative."""
-
-    outcome: Outcome
-    indicative: bool
-
-    def __str__(self) -> str:
-        return f"{self.outcome} (indicative)" if self.indicative else self.outcome
+    @property
+    def few_seeds(self) -> bool:
+        """Whether there are too few seeds to decide anything."""
+        return self.n < SEEDS_NEEDED
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
@@ -109,7 +101,7 @@ def paired_difference(
         )
     gap = first - second
     interval = bootstrap if alike(gap.tolist()) else mean_interval(gap.tolist(), level)
-    return Difference(float(gap.mean()), interval, len(gap), len(gap) < SEEDS_NEEDED)
+    return Difference(float(gap.mean()), interval, len(gap))
 
 
 def alike(values: Sequence[float]) -> bool:
@@ -123,11 +115,12 @@ def alike(values: Sequence[float]) -> bool:
     return max(values) - min(values) < _ALIKE
 
 
-def verdict(difference: Difference, margin: float = 0.0, better: Better = "high") -> Verdict:
+def verdict(difference: Difference, margin: float = 0.0, better: Better = "high") -> Outcome:
     """What a difference says about the claim that a is better than b by more than `margin`.
 
     Supported where the whole interval lies beyond the margin, refuted where the whole interval
-    lies short of it, undecided otherwise: with no interval, or one that touches the margin.
+    lies short of it, undecided otherwise: with no interval, one that touches the margin, or few
+    seeds.
 
     Args:
         difference: a - b.
@@ -135,18 +128,29 @@ def verdict(difference: Difference, margin: float = 0.0, better: Better = "high"
         better: whether high or low numbers are good.
     """
     checks.choice("better", better, ("high", "low"))
-    interval = difference.interval
-    if interval is None:
-        return Verdict("undecided", difference.indicative)
-    least, most = interval.low, interval.high
-    if better == "low":
-        least, most = -most, -least
-    outcome: Outcome = "undecided"
-    if least > margin:
-        outcome = "supported"
-    elif most < margin:
-        outcome = "refuted"
-    return Verdict(outcome, difference.indicative)
+    sign = 1.0 if better == "high" else -1.0
+
+    def judge(interval: Interval) -> Outcome:
+        least, most = sorted((sign * interval.low, sign * interval.high))
+        if least > margin:
+            return "supported"
+        return "refuted" if most < margin else "undecided"
+
+    return decided(difference, judge)
+
+
+def decided(difference: Difference, judge: Callable[[Interval], Outcome]) -> Outcome:
+    """What the interval of a difference says; undecided without one, and below three seeds.
+
+    An interval over samples does not know how another seed would have done.
+
+    Args:
+        difference: with its interval.
+        judge: from the interval to the outcome.
+    """
+    if difference.interval is None or difference.few_seeds:
+        return "undecided"
+    return judge(difference.interval)
 
 
 def bootstrap_ood(

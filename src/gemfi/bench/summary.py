@@ -39,9 +39,9 @@ def _ledger(findings: Sequence[Finding]) -> list[str]:
         parts = [f"{counts[name]} {name}" for name in VERDICTS if counts[name]]
         if chosen:
             said.append(f"Of {len(chosen)} {whose}: {', '.join(parts)}.")
-    indicative = sum(each.indicative for each in findings)
-    if indicative:
-        said.append(f"{indicative} verdicts rest on fewer than three seeds and are indicative.")
+    few = sum(each.few_seeds for each in findings)
+    if few:
+        said.append(f"{few} have tests on fewer than three seeds, which decide nothing.")
     return [" ".join(said)] if said else []
 
 

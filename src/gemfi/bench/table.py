@@ -60,6 +60,11 @@ class Value:
             raise InputError(f"keys must be words without spaces, got {broken[0]!r}")
 
     @property
+    def runs(self) -> int:
+        """How many runs there are, with those that the mean is without."""
+        return self.n + self.missing + self.unseen
+
+    @property
     def remark(self) -> str:
         """What a footnote says of it: its flag, and that runs are left out; empty for neither."""
         known = self.n + self.missing
@@ -205,16 +210,35 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
 
     Numbers are compared as printed, within a section, in columns that say what is better. All
     that tie are marked, and beside two that are best there is no second. Alone no number is best.
-    An infinite number competes but is never marked, and a mean that is without some runs competes
-    as if they were infinitely bad.
+    A mean that is without some runs competes as if they were infinitely bad. What is infinite, or
+    rests on fewer runs than another row of the section has, competes but is never marked.
     """
     found: dict[tuple[int, int], Mark] = {}
-    for at, column in enumerate(table.columns):
-        if column.better and column.marked:
-            for _, members in table.sections():
+    for _, members in table.sections():
+        few = _few_runs(table, members)
+        for at, column in enumerate(table.columns):
+            if column.better and column.marked:
                 numbers = _numbers(table, members, at, column.better)
                 found |= {(row, at): mark for row, mark in _marked(numbers, column.better)}
+        found = {place: mark for place, mark in found.items() if place not in few}
     return found
+
+
+def has_few_runs(table: Table) -> bool:
+    """Whether a number that would compete rests on fewer runs than another row has."""
+    return any(_few_runs(table, members) for _, members in table.sections())
+
+
+def _few_runs(table: Table, members: Sequence[int]) -> set[tuple[int, int]]:
+    """Where, as (row, column), a number rests on fewer runs than another row of a section has."""
+    cells = {
+        (row, at): cell
+        for row in members
+        for at, column in enumerate(table.columns)
+        if column.better and column.marked and isinstance(cell := table.rows[row].cells[at], Value)
+    }
+    most = max((cell.runs for cell in cells.values()), default=0)
+    return {place for place, cell in cells.items() if cell.n < most}
 
 
 def _numbers(table: Table, members: Sequence[int], at: int, better: Better) -> dict[int, float]:

@@ -19,6 +19,7 @@ from gemfi import checks
 from gemfi.bench.bench import Bench, Event
 from gemfi.bench.estimate import Countdown, estimate, jobs_of
 from gemfi.bench.grid import RATES, Cell
+from gemfi.bench.manifest import is_kept
 from gemfi.bench.overhead import keep_overhead
 from gemfi.bench.protocol import Protocol, find_protocol
 from gemfi.bench.records import RunRecord
@@ -99,6 +100,9 @@ def report(
 ) -> None:
     """Make the tables, the figures and the report of a benchmark again; nothing is trained.
 
+    Results that are kept without their arrays, as those under version control are, stay as they
+    are: they are rendered into the folder report-NAME below the current one.
+
     Args:
         folder: that gemfi bench has written, complete or not.
         out: also write the report, which is one page without other files, to this file.
@@ -108,7 +112,11 @@ def report(
     if out is not None and not Path(out).resolve().parent.is_dir():
         raise InputError(f"--out {out}: its folder does not exist")
     require_matplotlib()
-    made = _render(Path(folder), quiet=False)
+    target = None
+    if is_kept(Path(folder)):
+        target = Path(f"report-{Path(folder).resolve().name}")
+        print(f"{folder} is kept without its arrays, and stays as it is; rendering into {target}.")
+    made = _render(Path(folder), target, quiet=False)
     print(f"Report: {made}")
     if out is not None:
         write_atomically(Path(out), made.read_bytes())
@@ -120,13 +128,14 @@ def _end(folder: Path, *, render: bool, quiet: bool) -> None:
     if not render:
         print(folder if quiet else f"To render: gemfi report {shlex.quote(str(folder))}")
         return
-    made = _render(folder, quiet=quiet)
+    made = _render(folder, None, quiet=quiet)
     print(made if quiet else f"Report: {made}")
 
 
-def _render(folder: Path, *, quiet: bool) -> Path:
+def _render(folder: Path, out: Path | None, *, quiet: bool) -> Path:
+    """Render into `out`, None for the folder itself; returns the page."""
     rendering = import_module("gemfi.bench.rendering")  # now: it is slow to load
-    made: Path = rendering.render(folder, progress=False if quiet else None).report
+    made: Path = rendering.render(folder, out=out, progress=False if quiet else None).report
     return made
 
 
@@ -139,11 +148,11 @@ def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) ->
     Args:
         cells: of the grid.
         protocol: that it was planned from.
-        only: groups and `group/row`; none for everything.
+        only: groups and `group/row`, as `--dry-run` shows them; none for everything.
     """
     rows: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        rows.setdefault(cell.group, {})[cell.row] = None
+    for group, row in map(_label, cells):
+        rows.setdefault(group, {})[row] = None
     chosen: set[tuple[str, str]] = set()
     for text in only:
         group, _, row = text.partition("/")
@@ -155,12 +164,11 @@ def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) ->
         chosen |= {(group, row)} if row else {(group, each) for each in rows[group]}
     parts = {each.name: each.assembled for each in protocol.contestants if each.assembled}
     chosen |= {(group, parts[row]) for group, row in chosen if row in parts}
-    methods = {cell.spec.method for cell in cells if (cell.group, cell.row) in chosen}
+    methods = {cell.spec.method for cell in cells if _label(cell) in chosen}
 
     def wanted(cell: Cell) -> bool:
-        if cell.group == RATES:
-            return not only or cell.spec.method in methods or (cell.group, cell.row) in chosen
-        return not only or (cell.group, cell.row) in chosen
+        rated = cell.group == RATES and cell.spec.method in methods
+        return not only or rated or _label(cell) in chosen
 
     return wanted
 

@@ -89,10 +89,10 @@ def verify_sets(names: Names) -> None:
         checks = verify(entry, root)
         absent = [check for check in checks if check.state is State.MISSING]
         if len(absent) == len(entry.parts):
-            print(f"{entry.title}: not in {root}; gemfi data fetch {entry.name} gets it")
+            print(f"{entry.full_title}: not in {root}; gemfi data fetch {entry.name} gets it")
             wrong += 1
             continue
-        print(entry.title)
+        print(entry.full_title)
         if not checks:
             print("  our own corruptions, made here: nothing published to compare them with")
         for check in checks:
@@ -110,7 +110,7 @@ def info(name: Name) -> None:
     """
     entry, root = data_set(name), data_root()
     lines = [
-        f"{entry.title}: {entry.summary}",
+        f"{entry.full_title}: {entry.summary}",
         "",
         *_field("shape", f"{_shape(entry)}, {entry.num_classes} classes, uint8"),
         *_field("classes", ", ".join(entry.class_names) if entry.class_names else "see the files"),

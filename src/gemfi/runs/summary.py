@@ -18,6 +18,7 @@ from gemfi.runs.text import (
     number,
     percent_or_nats,
 )
+from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE
 
 Table = list[list[str]]
 
@@ -65,7 +66,13 @@ def every_score(section: Mapping[str, Any]) -> str:
         if "by_detector" in entry:
             lines += ["", *aligned(_by_detector(entry), indent="  ")]
         blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, *detector_notes(section)])
+    return "\n\n".join([*blocks, *score_notes(section), *detector_notes(section)])
+
+
+def score_notes(section: Mapping[str, Any]) -> list[str]:
+    """What is to be known of the scores of a section."""
+    shown = any("differential_entropy" in each["by_score"] for each in section["ood"].values())
+    return [DIFFERENTIAL_ENTROPY_NOTE] if shown else []
 
 
 def detector_notes(section: Mapping[str, Any]) -> list[str]:
@@ -110,7 +117,7 @@ def _markdown_section(name: str, section: Mapping[str, Any]) -> list[str]:
             lines += markdown_table(_by_score(entry, section["scores"]))
             if "by_detector" in entry:
                 lines += ["", *markdown_table(_by_detector(entry))]
-        for note in detector_notes(section):
+        for note in (*score_notes(section), *detector_notes(section)):
             lines += ["", note]
     return lines
 

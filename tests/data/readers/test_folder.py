@@ -258,6 +258,14 @@ class TestTinyImageNet:
         assert read.labels.tolist() == [1, 0, 2, 0]
         assert read_tiny_imagenet_val(tmp_path / "tiny", size=64).images.shape[-1] == 64
 
+    def test_some_classes(self, tmp_path: Path) -> None:
+        root = self.make(tmp_path / "tiny")
+        read = read_tiny_imagenet_val(root, wanted=lambda wnid: wnid != "n01")
+        assert read.images[:, 0, 0, 0].tolist() == [0, 40]
+        assert read.class_names == ("n02", "n03")
+        assert read.labels is not None
+        assert read.labels.tolist() == [0, 1]
+
     @pytest.mark.parametrize(
         ("file", "old", "new", "message"),
         [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import torch
 from gemfi.data import DATA_SETS, Role, Task, load_split, registered_task
 from gemfi.data.registry import AGAINST
 from gemfi.data.registry.load import find_form, read_part
+from gemfi.data.registry.tiny_imagenet import CIFAR10_CLASSES
 from gemfi.data.registry.verify import State, verify
 from gemfi.errors import MissingDataError
+from gemfi.files import write_atomically
 from gemfi.normalisation import Normalisation
 
 
@@ -95,11 +98,34 @@ def test_the_cache_changes_nothing(data_dir: Path) -> None:
         np.testing.assert_array_equal(found.labels, decoded.labels)
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "kmnist", "cifar10"])
 def test_the_files_are_the_published_ones(data_dir: Path, name: str) -> None:
     checks = verify(DATA_SETS[name], data_dir)
     assert sum(check.state is State.OK for check in checks) >= 3
     assert {check.state for check in checks} <= {State.OK, State.MISSING}
+
+
+def test_a_kmnist_that_was_compressed_anew_is_the_published_one(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    for path in (data_dir / "kmnist").glob("t10k-*.gz"):
+        data = gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=7)
+        assert data != path.read_bytes()
+        write_atomically(tmp_path / "kmnist" / path.name, data)
+    checks = verify(DATA_SETS["kmnist"], tmp_path)
+    assert [check.state for check in checks if check.what.endswith(".gz")] == [State.OK] * 2
+
+
+def test_tiny_imagenet_has_22_classes_of_cifar10(data_dir: Path) -> None:
+    whole, rest = (
+        load_split(name, "val", root=data_dir) for name in ("tiny-imagenet", "tiny-imagenet-178")
+    )
+    assert whole.class_names is not None
+    assert rest.class_names is not None
+    assert set(whole.class_names) - set(rest.class_names) == CIFAR10_CLASSES
+    assert rest.class_counts.tolist() == [50] * 178
+    kept = [wnid not in CIFAR10_CLASSES for wnid in whole.class_names]
+    assert torch.equal(rest.x, whole.x[torch.tensor(kept)[whole.labels]])
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])

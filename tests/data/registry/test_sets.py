@@ -12,6 +12,7 @@ from gemfi.data.corruptions import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, SEVERIT
 from gemfi.data.registry import AGAINST, RemoteFile
 from gemfi.data.registry.corrupted import PUBLISHED_FOLDERS
 from gemfi.data.registry.record import split_checksum
+from gemfi.data.registry.tiny_imagenet import CIFAR10_CLASSES
 from gemfi.errors import InputError
 
 ENTRIES = [pytest.param(entry, id=name) for name, entry in DATA_SETS.items()]
@@ -25,6 +26,7 @@ COUNTS = {
     "cifar100": {"train": 50_000, "test": 10_000},
     "svhn": {"train": 73_257, "test": 26_032},
     "tiny-imagenet": {"val": 10_000},
+    "tiny-imagenet-178": {"val": 8_900},
     "dtd": {"textures": 5_640},
 }
 
@@ -137,14 +139,24 @@ def test_tasks_judge_against_sets_of_the_same_shape_and_never_against_themselves
 
 
 def test_no_two_files_share_a_place() -> None:
-    paths = [remote.path for entry in DATA_SETS.values() for remote in entry.files]
-    kept = [name for entry in DATA_SETS.values() for f in entry.files for name in f.unpacks]
+    remotes = {remote for entry in DATA_SETS.values() for remote in entry.files}
+    paths = [remote.path for remote in remotes]
+    kept = [name for remote in remotes for name in remote.unpacks]
     assert len(set(paths + kept)) == len(paths + kept)
 
 
 def test_no_two_names_are_alike() -> None:
     assert all(name == entry.name for name, entry in DATA_SETS.items())
-    assert len({entry.title for entry in DATA_SETS.values()}) == len(DATA_SETS)
+    assert len({entry.full_title for entry in DATA_SETS.values()}) == len(DATA_SETS)
+
+
+def test_no_task_is_judged_by_classes_of_its_own() -> None:
+    """TinyImageNet has 22 classes of CIFAR-10, and a set without them."""
+    assert len(CIFAR10_CLASSES) == 22
+    assert "22 of its 200 classes" in DATA_SETS["tiny-imagenet"].overlaps["cifar10"]
+    for name, against in AGAINST.items():
+        for other in (*against.validation, *against.test):
+            assert name not in DATA_SETS[other].overlaps
 
 
 def test_the_15_corruptions_of_mnist_c() -> None:

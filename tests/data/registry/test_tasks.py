@@ -26,7 +26,7 @@ def test_the_pairs_of_the_paper() -> None:
     mnist, cifar = AGAINST["mnist"], AGAINST["cifar10"]
     assert (mnist.validation, mnist.test) == (("notmnist",), ("kmnist", "fashion-mnist"))
     assert cifar.validation == ("dtd",)
-    assert cifar.test == ("svhn", "cifar100", "tiny-imagenet")
+    assert cifar.test == ("svhn", "cifar100", "tiny-imagenet-178")
 
 
 def test_every_split_has_its_role(grey: Any) -> None:

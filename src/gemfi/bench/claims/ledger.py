@@ -1,8 +1,8 @@
 """Claims, and how they are judged.
 
 A claim has one test or more, each a difference with its interval. It is supported if all of its
-tests are, refuted if one of them is, and undecided otherwise. Runs are paired by their seeds; with
-one seed the interval is the bootstrap's over samples, and the verdict is indicative.
+tests are, refuted if one of them is, and undecided otherwise. Runs are paired by their seeds; below
+three seeds a test is undecided, whatever its interval over samples.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gemfi.bench.results import Results
-from gemfi.bench.statistics import Difference, Outcome, Verdict
+from gemfi.bench.statistics import Difference, Outcome
 from gemfi.bench.unavailable import Unavailable
 
 _FORMS: Final = ((0.1, ".2f"), (0.001, ".4f"))  # from which size on a number is written so
@@ -20,8 +20,8 @@ _TINY: Final = ".1e"
 
 RULE: Final = (
     "A claim is supported if all of its tests are, refuted if one of them is, and undecided "
-    "otherwise. Each test stands alone: one interval in twenty or so misses the true value, and "
-    "nothing corrects for their number."
+    "otherwise. A test on fewer than three seeds is undecided. Each test stands alone: one "
+    "interval in twenty or so misses the true value, and nothing corrects for their number."
 )
 
 OURS: Final = "ours"
@@ -42,7 +42,7 @@ class Test:
 
     what: str
     difference: Difference
-    verdict: Verdict
+    verdict: Outcome
     keys: tuple[str, ...] = ()
     ratio: bool = False
 
@@ -87,16 +87,19 @@ class Finding:
     Attributes:
         claim: which one.
         outcome: `not tested` where the records do not allow it.
-        indicative: some test had fewer than three seeds.
         tests: those that were made.
         reason: why it was not tested.
     """
 
     claim: Claim
     outcome: Outcome | Literal["not tested"]
-    indicative: bool
     tests: tuple[Test, ...] = ()
     reason: str = ""
+
+    @property
+    def few_seeds(self) -> bool:
+        """Whether a test had too few seeds to decide anything."""
+        return any(each.difference.few_seeds for each in self.tests)
 
 
 def ledger(results: Results, claims: Iterable[Claim]) -> list[Finding]:
@@ -109,11 +112,11 @@ def judge(results: Results, claim: Claim) -> Finding:
     try:
         tests = tuple(claim.tests(results))
     except Unavailable as reason:
-        return Finding(claim, "not tested", indicative=False, reason=str(reason))
-    outcomes = [each.verdict.outcome for each in tests]
+        return Finding(claim, "not tested", reason=str(reason))
+    outcomes = [each.verdict for each in tests]
     outcome: Outcome = "undecided"
     if "refuted" in outcomes:
         outcome = "refuted"
     elif set(outcomes) == {"supported"}:
         outcome = "supported"
-    return Finding(claim, outcome, any(each.verdict.indicative for each in tests), tests)
+    return Finding(claim, outcome, tests)

@@ -14,7 +14,6 @@ from gemfi.bench.statistics import (
     Difference,
     Interval,
     Outcome,
-    Verdict,
 )
 from gemfi.bench.unavailable import Unavailable
 
@@ -55,13 +54,13 @@ def _cost(results: Results) -> list[Test]:
         ratio = mine[f"{kind}_ratio"] / theirs[f"{kind}_ratio"]
         low = mine[f"{kind}_low"] / theirs[f"{kind}_high"]
         high = mine[f"{kind}_high"] / theirs[f"{kind}_low"]
-        difference = Difference(ratio, Interval(low, high, ratio), found["rounds"], False)
+        difference = Difference(ratio, Interval(low, high, ratio), found["rounds"])
         outcome: Outcome = "undecided"
         if high <= most or low > most:
             outcome = "supported" if high <= most else "refuted"
         text = f"time of {'a training step' if kind == 'train' else 'inference'} over DAEDL's"
         words = f"{text}, at most {most} (with quartiles over turns)"
-        made.append(Test(words, difference, Verdict(outcome, False), ratio=True))
+        made.append(Test(words, difference, outcome, ratio=True))
     return made
 
 

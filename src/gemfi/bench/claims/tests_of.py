@@ -20,7 +20,7 @@ from gemfi.bench.claims.numbers import (
 )
 from gemfi.bench.grid import ABLATION, FULL, MAIN
 from gemfi.bench.results import Results
-from gemfi.bench.statistics import Detection, Difference, Verdict, verdict
+from gemfi.bench.statistics import Detection, Difference, Interval, Outcome, decided, verdict
 from gemfi.bench.table import Better
 from gemfi.bench.tables.labels import ABLATION_LABELS, OUTLIER_LABELS
 from gemfi.bench.unavailable import Unavailable
@@ -321,14 +321,14 @@ def within(group: str, default: str, number: Number, what: str, margin: float) -
     return tests
 
 
-def _equivalent(difference: Difference, margin: float) -> Verdict:
-    interval = difference.interval
-    if interval is None:
-        return Verdict("undecided", difference.indicative)
-    if -margin <= interval.low and interval.high <= margin:
-        return Verdict("supported", difference.indicative)
-    outside = interval.low > margin or interval.high < -margin
-    return Verdict("refuted" if outside else "undecided", difference.indicative)
+def _equivalent(difference: Difference, margin: float) -> Outcome:
+    def judge(interval: Interval) -> Outcome:
+        if -margin <= interval.low and interval.high <= margin:
+            return "supported"
+        outside = interval.low > margin or interval.high < -margin
+        return "refuted" if outside else "undecided"
+
+    return decided(difference, judge)
 
 
 # -- words ----------------------------------------------------------------------------------------

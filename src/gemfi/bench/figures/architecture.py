@@ -367,6 +367,7 @@ ARCHITECTURE_FIGURES: Final[Mapping[str, FigureEntry]] = {
         "green is fitted after training, dashed orange acts in training only. u: logits; s: gate; "
         "π: weights of the heads; ρ, λ: scalers by density; S: total evidence.",
         architecture,
+        sets=False,
     )
 }
 """Label -> figure."""

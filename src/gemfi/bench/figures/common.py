@@ -57,11 +57,18 @@ class FigureEntry:
         title: a few words.
         caption: what is shown, of which runs, under which conventions.
         draw: draws it from the results of a bench; raises `Unavailable` where they lack something.
+        sets: whether it shows OOD sets.
     """
 
     title: str
     caption: str
     draw: Draw
+    sets: bool = True
+
+    def full_caption(self, results: Results) -> str:
+        """The caption, with what is to be known of the sets that it shows."""
+        said = results.caveats(results.ood_sets) if self.sets else []
+        return " ".join([self.caption, *said])
 
 
 # -- runs -----------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Results, of_set
 from gemfi.bench.unavailable import Unavailable
 from gemfi.metrics import Floats
+from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE
 from gemfi.style import MUTED, score_label, styled
 
 Kind = Literal["pr", "roc"]
@@ -336,10 +337,6 @@ _CONVENTIONS: Final = (
     "Lines are of the first seed and are not smoothed; numbers are means over all seeds, in "
     "percent. A dotted line is chance."
 )
-_REVERSED: Final = (
-    " Differential entropy falls without bound where a Dirichlet has less than one count a class, "
-    "as the GEM methods have far from the data, so that it ranks those inputs as certain."
-)
 ENTRIES: Final[Mapping[str, FigureEntry]] = {
     "prroc": FigureEntry(
         "Precision-recall and ROC curves",
@@ -356,14 +353,14 @@ ENTRIES: Final[Mapping[str, FigureEntry]] = {
         "Precision and recall with ID as the positive class. Rows: scores, columns: OOD sets, "
         "lines: the methods that have the score. Above each panel the AUPR of GEM-FI and of the "
         "best other method. The vertical axis of a row begins below its lines and below chance, "
-        "the share of ID inputs. " + _CONVENTIONS + _REVERSED,
+        "the share of ID inputs. " + f"{_CONVENTIONS} {DIFFERENTIAL_ENTROPY_NOTE}",
         lambda results: by_score(results, "pr"),
     ),
     "roc-curves": FigureEntry(
         "ROC curves by score",
         "The share of OOD inputs flagged against the share of ID inputs flagged. Rows: scores, "
         "columns: OOD sets, lines: the methods that have the score. Above each panel the AUROC of "
-        "GEM-FI and of the best other method. " + _CONVENTIONS + _REVERSED,
+        "GEM-FI and of the best other method. " + f"{_CONVENTIONS} {DIFFERENTIAL_ENTROPY_NOTE}",
         lambda results: by_score(results, "roc"),
     ),
 }

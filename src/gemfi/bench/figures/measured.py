@@ -21,7 +21,8 @@ _ENTRIES: Final[Mapping[str, FigureEntry]] = {
 _ID_ALONE: Final = ("reliability_id", "conf_correct_wrong", "supp-calib")
 
 FIGURES_A: Final[Mapping[str, FigureEntry]] = {
-    label: replace(entry, draw=noting(entry.draw, sets=label not in _ID_ALONE))
+    label: replace(entry, draw=noting(entry.draw, sets=sets), sets=sets)
     for label, entry in _ENTRIES.items()
+    for sets in (label not in _ID_ALONE,)
 }
 """In the paper's order."""

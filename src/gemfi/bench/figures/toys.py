@@ -66,6 +66,7 @@ TOY_FIGURES: Final[Mapping[str, FigureEntry]] = {
         "against test points. One run each, seed 0; the perceptron, the budget and the GEM-FI "
         "settings for toys are those of gemfi demo. The paper shows the entropy alone.",
         two_moons,
+        sets=False,
     ),
     "moons-toy-1d": FigureEntry(
         "One dimension, non-convex classes",
@@ -76,6 +77,7 @@ TOY_FIGURES: Final[Mapping[str, FigureEntry]] = {
         "Bottom: evidence as a multiple of that at the median test point. Where 2 ≤ x ≤ 3 both "
         "classes are equally likely; grey: no data. One run each, seed 0.",
         line,
+        sets=False,
     ),
 }
 """Label -> figure."""

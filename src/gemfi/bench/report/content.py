@@ -14,6 +14,9 @@ from gemfi.page import size_of
 
 Verdict = Literal["supported", "refuted", "undecided", "not tested"]
 
+FEW_SEEDS = "fewer than 3 seeds"
+"""Stands beside the verdict on a claim with a test that has too few seeds."""
+
 VERDICTS: tuple[Verdict, ...] = ("supported", "refuted", "undecided", "not tested")
 
 
@@ -28,7 +31,7 @@ class Claim:
         estimate: the statistic's value, as shown, or why it was not tested; of several statistics
             a line each.
         interval: of the estimate, as shown; a line for each of the estimate's, empty for none.
-        indicative: whether it rests on too few seeds to conclude from.
+        few_seeds: whether a test has too few seeds to decide anything.
         keys: of the runs that it rests on.
         where: in the paper, "Section 4.2, Table 2".
     """
@@ -38,7 +41,7 @@ class Claim:
     verdict: Verdict
     estimate: str = ""
     interval: str = ""
-    indicative: bool = False
+    few_seeds: bool = False
     keys: tuple[str, ...] = ()
     where: str = ""
 

@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from gemfi.bench import render
 from gemfi.bench.claims.ledger import OURS, RULE
-from gemfi.bench.report.content import VERDICTS, Claim, FigureFile, Missing, Verdict
+from gemfi.bench.report.content import FEW_SEEDS, VERDICTS, Claim, FigureFile, Missing, Verdict
 from gemfi.bench.table import Table
 from gemfi.page import data_url, image, scrolling, size_of
 
@@ -57,7 +57,8 @@ def ledger(claims: Sequence[Claim]) -> str:
     )
     return (
         f'{_tallies(claims)}\n<figure class="table" id="ledger" data-card="claims ledger">\n'
-        f"{scrolling('The claims', table)}\n{_rules(claims)}</figure>"
+        f"{scrolling('The claims', table)}\n"
+        f'<ul class="notes"><li>{escape(RULE)}</li></ul>\n</figure>'
     )
 
 
@@ -75,22 +76,13 @@ def _tally(whose: str, claims: Sequence[Claim]) -> str:
     return f'<ul class="tally"><li class="soft">{whose}</li>{"".join(items)}</ul>'
 
 
-def _rules(claims: Sequence[Claim]) -> str:
-    """How verdicts are made; what indicative means, where one is."""
-    notes = [RULE]
-    if any(claim.indicative for claim in claims):
-        notes.append("Indicative: too few seeds to conclude from.")
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f'<ul class="notes">{items}</ul>\n'
-
-
 def _claim(claim: Claim) -> str:
     rank = VERDICTS.index(claim.verdict)
-    indicative = '<span class="indicative">indicative</span>' if claim.indicative else ""
+    few = f'<span class="few-seeds">{FEW_SEEDS}</span>' if claim.few_seeds else ""
     where = f'<span class="where">{escape(claim.where)}</span>' if claim.where else ""
     return (
         f'<tr class="claim"><td class="verdict" data-value="{rank}">'
-        f"{_badge(claim.verdict, claim.verdict)}{indicative}</td>"
+        f"{_badge(claim.verdict, claim.verdict)}{few}</td>"
         f'<th scope="row"><span class="said">{escape(claim.claim)}</span>'
         f'<span class="statistic">{escape(claim.statistic)}</span>{where}</th>'
         f"{_tests(claim)}{_rests_on(claim)}</tr>"

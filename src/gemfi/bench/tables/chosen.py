@@ -15,6 +15,8 @@ from gemfi.bench.tables.common import (
     require_outside,
 )
 from gemfi.bench.unavailable import Unavailable
+from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE
+from gemfi.style import score_label
 
 _METRICS = {"aupr_id": "AUPR", "auroc": "AUROC"}
 
@@ -48,6 +50,9 @@ def by_validation(results: Results) -> Table:
         ),
         "AUPR has ID as the positive class.",
     ]
+    labels = {score_label(name) for name in ("differential_entropy", "differential_entropy_upper")}
+    if any(row.cells[0] in labels for row in rows):
+        notes.append(DIFFERENTIAL_ENTROPY_NOTE)
     title = "OOD detection by the score that OOD-validation data choose"
     return make_table(results, "ood_chosen", title, columns, rows, notes, sources=sources)
 

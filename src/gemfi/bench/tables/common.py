@@ -15,7 +15,7 @@ from gemfi.bench.protocol import SEEN
 from gemfi.bench.records import RunRecord
 from gemfi.bench.results import Pick, Results, data_title, of_detector, of_set
 from gemfi.bench.statistics import SEEDS_NEEDED
-from gemfi.bench.table import Cell, Column, Row, Table, Value
+from gemfi.bench.table import Cell, Column, Row, Table, Value, has_few_runs
 from gemfi.bench.tables.intervals import NOTE, sampling_interval
 from gemfi.bench.unavailable import Unavailable
 from gemfi.methods import PRESETS
@@ -30,6 +30,7 @@ ID_POSITIVE: Final = (
     "AUPR is average precision with ID as the positive class, ranked by minus the score, as the "
     "numbers of the paper were really computed; its text says OOD positive."
 )
+FEW_RUNS: Final = "The best numbers are marked only where they rest on as many runs as any row has."
 _LISTED: Final = 6  # methods in a note; of more it says "all others"
 
 
@@ -232,11 +233,17 @@ def make_table(
         inside: whether it is about ID data alone.
     """
     names = [] if inside else results.ood_sets
-    standing = [sizes(results, names), *results.protocol.notes, progress(results, sources)]
+    standing = [
+        sizes(results, names),
+        *results.caveats(names),
+        *results.protocol.notes,
+        progress(results, sources),
+    ]
     texts = [*notes, _intervals(rows), *standing, indicative(rows)]
-    return Table(
+    table = Table(
         label, title, tuple(columns), tuple(rows), stub, tuple(text for text in texts if text)
     )
+    return replace(table, notes=(*table.notes, FEW_RUNS)) if has_few_runs(table) else table
 
 
 def _intervals(rows: Sequence[Row]) -> str:

@@ -15,7 +15,7 @@ from gemfi.data.splits import Split
 from gemfi.data.task import Task
 from gemfi.places import data_root
 
-SEEN: Final = frozenset({"tiny-imagenet"})
+SEEN: Final = frozenset({"tiny-imagenet-178"})
 """OOD sets that are of ImageNet, on which the network was trained: not unfamiliar to it."""
 
 

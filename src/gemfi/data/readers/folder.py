@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal
@@ -143,7 +143,11 @@ def is_image(path: base.PathLike) -> bool:
 
 
 def read_tiny_imagenet_val(
-    path: base.PathLike, *, size: int = 32, resample: Filter = "lanczos"
+    path: base.PathLike,
+    *,
+    size: int = 32,
+    resample: Filter = "lanczos",
+    wanted: Callable[[str], bool] = lambda _wnid: True,
 ) -> base.Pictures:
     """Read the validation images of TinyImageNet in the order of `val_annotations.txt`.
 
@@ -151,12 +155,15 @@ def read_tiny_imagenet_val(
         path: the folder `tiny-imagenet-200`, with `wnids.txt` and `val/images`.
         size: of the result; the images are 64×64.
         resample: the filter that resizes.
+        wanted: whether to read the images of a class, by its WordNet id.
 
     Returns:
-        Labels count the WordNet ids of `wnids.txt` in sorted order, which are `class_names`.
+        Labels count the WordNet ids of `wnids.txt` that are wanted in sorted order, which are
+        `class_names`.
     """
     root = base.require_folder(path)
-    wnids = tuple(sorted(_lines(root / "wnids.txt")))
+    known = frozenset(_lines(root / "wnids.txt"))
+    wnids = tuple(sorted(filter(wanted, known)))
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     annotations = root / "val" / "val_annotations.txt"
     folder = base.require_folder(root / "val" / "images")
@@ -165,12 +172,14 @@ def read_tiny_imagenet_val(
     labels: list[int] = []
     for number, line in enumerate(_lines(annotations), start=1):
         name, wnid = [*line.split("\t"), ""][:2]
-        if wnid not in label_of:
+        if wnid not in known:
             raise InputError(f"{annotations}, line {number}: {wnid!r} is not in wnids.txt")
         if name not in present:  # each name once; and a path such as ../x is never followed
             raise InputError(f"{annotations}, line {number}: no image {name!r} left in {folder}")
-        files.append(present.pop(name))
-        labels.append(label_of[wnid])
+        file = present.pop(name)
+        if wnid in label_of:
+            files.append(file)
+            labels.append(label_of[wnid])
     if present:
         raise InputError(
             f"{annotations} does not name {len(present)} of the images, {min(present)} among them"

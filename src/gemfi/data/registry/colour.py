@@ -1,4 +1,4 @@
-"""CIFAR, SVHN, TinyImageNet and DTD: 32×32, three channels.
+"""CIFAR, SVHN and DTD: 32×32, three channels.
 
 Checksums were read in torchvision, TensorFlow Datasets, pytorch-ood and the publishers' own pages.
 """
@@ -21,7 +21,6 @@ from gemfi.data.readers import (
     read_cifar100_python,
     read_image_folder,
     read_svhn,
-    read_tiny_imagenet_val,
 )
 from gemfi.data.registry.class_names import CIFAR10_NAMES, CIFAR100_NAMES
 from gemfi.data.registry.grey import NO_CONSTANTS, TEST_ROLES
@@ -193,59 +192,21 @@ SVHN: Final = DataSet(
             TEST_ROLES,
             (
                 Form("test", ("svhn/test_32x32.mat",), read_svhn, slow=True),
-                Form("test, first 5,000", ("svhn/test_first5000_32x32.mat",), read_svhn),
+                Form(
+                    "test, first 5,000",
+                    ("svhn/test_first5000_32x32.mat",),
+                    read_svhn,
+                    provenance="the first 5,000 of the 26,032 test images, reconstructed from "
+                    "public upscaled copies, exact up to rounding",
+                ),
             ),
         ),
     },
     mean=(0.4377, 0.4438, 0.4728),
     std=(0.1980, 0.2010, 0.1970),
     held_out=3_000,
-    note="the first 5,000 test images, as test_first5000_32x32.mat, are read too, and named so",
-)
-
-
-def _tiny_imagenet(wnids: Path, _annotations: Path, _images: Path) -> Pictures:
-    return read_tiny_imagenet_val(wnids.parent)
-
-
-TINY_IMAGENET: Final = DataSet(
-    name="tiny-imagenet",
-    title="TinyImageNet",
-    summary="validation images of 200 ImageNet classes, resized to 32×32",
-    shape=_SHAPE,
-    num_classes=200,
-    class_names=None,
-    licence="not stated; of ImageNet, for non-commercial research and education",
-    citation="Stanford CS231N: Tiny ImageNet visual recognition challenge, 2015",
-    homepage="http://cs231n.stanford.edu",
-    files=(
-        RemoteFile(
-            "tiny-imagenet-200.zip",
-            "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-            "sha256:6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
-            248100043,
-            ("tiny-imagenet-200/wnids.txt", "tiny-imagenet-200/val"),
-        ),
-    ),
-    parts={
-        "val": Part(
-            10_000,
-            (Role.OOD_TEST,),
-            (
-                Form(
-                    "val",
-                    (
-                        "tiny-imagenet-200/wnids.txt",
-                        "tiny-imagenet-200/val/val_annotations.txt",
-                        "tiny-imagenet-200/val/images",
-                    ),
-                    _tiny_imagenet,
-                    slow=True,
-                ),
-            ),
-        )
-    },
-    note=f"64×64 made 32×32 with a Lanczos filter; class names are WordNet ids; {NO_CONSTANTS}",
+    note="test_first5000_32x32.mat is read too, and named so: the first 5,000 test images, "
+    "reconstructed from public upscaled copies, exact up to rounding",
 )
 
 

@@ -219,12 +219,18 @@ KMNIST: Final = DataSet(
             ),
         },
     ),
-    parts=_both(("kmnist", "KMNIST/raw")),
+    parts=_both(
+        ("kmnist", "KMNIST/raw"),
+        {  # unpacked from the published files
+            "t10k-images-idx3-ubyte": "sha256:"
+            "76fbd229ce87db80dd281af5e6670de4ad0e42fb30a7bd643972994c47c1f42e",
+            "t10k-labels-idx1-ubyte": "sha256:"
+            "a11dc742be8e781a40a92f53d6a4957e7b7d36df2faa097659131ebfd8fd60c6",
+        },
+    ),
     mean=(0.1918,),
     std=(0.3483,),
     held_out=5_000,
-    note="its publisher replaced the files in February 2019; no published checksum of the unpacked "
-    "contents was found, so a file that was compressed anew cannot be told from an older state",
 )
 
 NOTMNIST: Final = DataSet(

@@ -63,6 +63,8 @@ class Form:
         contents: file -> checksum of its contents (of a .gz: unpacked) as published.
         slow: whether decoding takes long enough to keep the result in the cache.
         made: whether the pictures are our own corruptions, and not published ones.
+        provenance: where the files come from, if not from the publisher; stands below every table
+            and figure with numbers of them.
         version: of `read`; raise it when it gives other pixels for the same files, so that what
             the cache holds is not taken for them.
     """
@@ -73,6 +75,7 @@ class Form:
     contents: Mapping[str, str] = field(default_factory=dict)
     slow: bool = False
     made: bool = False
+    provenance: str = ""
     version: int = 0
 
     def paths(self, root: Path) -> list[Path]:
@@ -106,6 +109,7 @@ class DataSet:
     Attributes:
         name: in the registry and on the command line.
         title: for tables and text.
+        variant: which classes it has, in brackets behind the title, where other sets share that.
         summary: one line.
         shape: channels, height and width.
         num_classes: how many classes there are.
@@ -119,6 +123,7 @@ class DataSet:
         std: as `mean`.
         held_out: images carved out of train for validation, and as many again for calibration.
         note: what a user should know.
+        overlaps: ID set -> what it shares with this one, so that this is no clean OOD set for it.
     """
 
     name: str
@@ -136,6 +141,13 @@ class DataSet:
     std: tuple[float, ...] | None = None
     held_out: int = 0
     note: str = ""
+    variant: str = ""
+    overlaps: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def full_title(self) -> str:
+        """The title with the variant: `TinyImageNet (178 classes)`."""
+        return f"{self.title} ({self.variant})" if self.variant else self.title
 
     def needs(self, remote: RemoteFile) -> tuple[str, ...]:
         """What reading takes from an archive: files that published forms name below its members."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from gemfi.data.registry.colour import CIFAR10, CIFAR100, DTD, SVHN, TINY_IMAGENET
+from gemfi.data.registry.colour import CIFAR10, CIFAR100, DTD, SVHN
 from gemfi.data.registry.corrupted import CIFAR10_C, MNIST_C
 from gemfi.data.registry.grey import FASHION_MNIST, KMNIST, MNIST, NOTMNIST
+from gemfi.data.registry.tiny_imagenet import TINY_IMAGENET, TINY_IMAGENET_178
 
 DATA_SETS: Final = MappingProxyType(
     {
@@ -21,6 +22,7 @@ DATA_SETS: Final = MappingProxyType(
             CIFAR100,
             SVHN,
             TINY_IMAGENET,
+            TINY_IMAGENET_178,
             DTD,
             MNIST_C,
             CIFAR10_C,

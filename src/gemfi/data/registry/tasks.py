@@ -25,12 +25,14 @@ class Against:
     test: tuple[str, ...]
 
 
+NO_SETS: Final = Against((), ())
+
 AGAINST: Final[Mapping[str, Against]] = MappingProxyType(
     {
         "mnist": Against(("notmnist",), ("kmnist", "fashion-mnist")),
         "fashion-mnist": Against(("notmnist",), ("mnist", "kmnist")),
         "kmnist": Against(("notmnist",), ("mnist", "fashion-mnist")),
-        "cifar10": Against(("dtd",), ("svhn", "cifar100", "tiny-imagenet")),
+        "cifar10": Against(("dtd",), ("svhn", "cifar100", "tiny-imagenet-178")),
         "cifar100": Against(("dtd",), ("svhn", "cifar10", "tiny-imagenet")),
         "svhn": Against(("dtd",), ("cifar10", "cifar100", "tiny-imagenet")),
     }
