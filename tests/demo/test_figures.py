@@ -83,7 +83,7 @@ class TestWithoutMatplotlib:
 
     @pytest.mark.usefixtures("_missing")
     def test_the_error_says_what_to_install(self) -> None:
-        with pytest.raises(InputError, match=r"pip install 'gemfi\[plot\]'") as caught:
+        with pytest.raises(InputError, match=r"pip install '\.\[plot\]' in the clone") as caught:
             require_matplotlib()
         assert isinstance(caught.value, GemfiError)
         with pytest.raises(InputError, match="gemfi"):

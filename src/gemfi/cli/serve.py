@@ -38,7 +38,7 @@ def serve(
     POST /v1/predict answers, GET / is the page, /v1/model tells what is served, /metrics how it
     goes, /openapi.json how to ask. Requests that come together share a pass of the model. SIGTERM
     and Ctrl-C finish what was accepted. Each request is a line of JSON on standard error. Needs
-    the extra: pip install 'gemfi[serve]'.
+    the extra: pip install '.[serve]' in the clone.
 
     Args:
         model: a bundle (.safetensors), the folder of a run, or mnist-gem-fi, which comes with the

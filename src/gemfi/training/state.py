@@ -71,8 +71,10 @@ def _epochs_table(result: FitResult) -> list[str]:
         if key in history[-1]:
             rows.append((title, [f"{record[key]:.{digits}f}" for record in shown.values()]))
     terms = [record["terms"] for record in shown.values()]
-    for name in dict.fromkeys(itertools.chain(*terms)):  # outliers may begin or end with an epoch
-        rows.append((f"  {name}", [f"{each[name]:.3g}" if name in each else "-" for each in terms]))
+    rows += [  # a term on outliers may come after the first epoch
+        (f"  {name}", [f"{each[name]:.3g}" if name in each else "-" for each in terms])
+        for name in dict.fromkeys(itertools.chain(*terms))
+    ]
     wide = max(len(title) for title, _ in rows)
     return [
         " " * wide + "".join(f"{title:>10}" for title in shown),
