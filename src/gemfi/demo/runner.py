@@ -67,9 +67,9 @@ PLANS = (
     *(Plan(task, "gem-fi", TOY_GEM) for task in ("two-moons", "line")),
 )
 
-# On the line the rate rises first (one-cycle). At its largest from the first step on, EDL and GEM-FI
-# settle before they have seen the narrow interval of class 1 on the left, and never learn it: 73 % in
-# place of 91 %, EDL with some seeds even after 60 epochs.
+# On the line the rate rises first (one-cycle). At its largest from the first step on, EDL and
+# GEM-FI settle before they have seen the narrow interval of class 1 on the left, and never learn
+# it: 73 % in place of 91 %, EDL with some seeds even after 60 epochs.
 _TRAINING = {  # (data set, quick) -> how to train every method on it
     ("digits", False): TrainConfig(epochs=20, batch_size=32, learning_rate=5e-3),
     ("digits", True): TrainConfig(epochs=7, batch_size=64, learning_rate=1e-2),
