@@ -553,7 +553,9 @@ class TestPlot:
         monitor = Monitor([0.0, 1.0])
         monitor.update([0.5])
         monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-        with pytest.raises(InputError, match=r"needs matplotlib: pip install 'gemfi\[plot\]'"):
+        with pytest.raises(
+            InputError, match=r"needs matplotlib: pip install '\.\[plot\]' in the clone"
+        ):
             monitor.plot()
 
 

@@ -111,6 +111,20 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     assert not found
 
 
+def test_nobody_is_told_to_install_gemfi_from_an_index() -> None:
+    """It is on none: `pip install .` in the clone is the way."""
+    by_name = re.compile(r"pip install\s+(?:-\S+\s+)*['\"]?gemfi\b")
+    assert by_name.search("pip install -U 'gemfi[plot]'")
+    assert not by_name.search("pip install '.[plot]' in the clone of gemfi")
+    files = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "examples").glob("*.py"),
+        *(ROOT / "src").rglob("*.py"),
+    ]
+    assert [file.name for file in files if by_name.search(file.read_text(encoding="utf-8"))] == []
+
+
 # --- one version, one range, pins that hold --------------------------------------------------
 
 

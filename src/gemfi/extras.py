@@ -31,5 +31,5 @@ def require_module(name: str, purpose: str) -> Any:
     except ImportError as error:
         root = name.partition(".")[0]
         package, extra = _PLACES.get(root, (root, None))
-        advice = package if extra is None else f"'gemfi[{extra}]'"
+        advice = package if extra is None else f"'.[{extra}]' in the clone of gemfi"
         raise InputError(f"{purpose} needs {package}: pip install {advice} ({error})") from error

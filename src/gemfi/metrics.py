@@ -1,7 +1,9 @@
 """Metrics, each with its convention stated, because one name hides several in the literature.
 
 Scales: every scalar is in **percent** (0..100; the Brier score is ×100), except the NLL, in
-**nats**. The points of curves and of `reliability` are fractions in [0, 1].
+**nats**. The points of curves and of `reliability` are fractions in [0, 1]. So it is wherever
+gemfi reports a metric: in histories, records, tables and logs. The one exception is
+`GEMClassifier.score`, a fraction as scikit-learn expects it.
 
 Sign: a score is an **uncertainty**; higher is more out-of-distribution (OOD), more likely wrong.
 Scores may be ±inf (a density may be exactly 0), never NaN. Equal scores are one threshold: no

@@ -36,7 +36,7 @@ class TestList:
         idx(root / "mnist")
         idx(root / "notmnist")
         rows = {line.split()[0]: line for line in ran(capsys, "list").splitlines() if line}
-        assert rows["mnist"].endswith("  no train; test")
+        assert rows["mnist"].endswith("  test; no train")
         assert rows["notmnist"].endswith("  sample")
         assert rows["mnist-c"].endswith("  no, but made from the test images when asked for")
         assert rows["cifar10-c"].endswith("  no")

@@ -17,7 +17,7 @@ def test_the_terminal_list_fits_and_names_everything(capsys: pytest.CaptureFixtu
     words = " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
     for name in (*METHODS, *DETECTORS, *presets()):
-        assert f"\n{name} " in text
+        assert f"\n{name}  " in text
     for info in (each.info for each in (*METHODS.values(), *DETECTORS.values())):
         assert info.summary in words
         assert f"{info.paper} ({info.venue} {info.year})" in words

@@ -61,7 +61,7 @@ def test_a_missing_package(module: str, capsys: Capture, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, module, None)
     line = refused(["serve", "--demo"], capsys)
     assert module.replace("_", "-") in line
-    assert "pip install 'gemfi[serve]'" in line
+    assert "pip install '.[serve]' in the clone" in line
 
 
 def test_the_token_is_no_option(capsys: Capture) -> None:

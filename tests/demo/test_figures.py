@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import struct
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from gemfi import metrics, scores
@@ -81,7 +83,7 @@ class TestWithoutMatplotlib:
 
     @pytest.mark.usefixtures("_missing")
     def test_the_error_says_what_to_install(self) -> None:
-        with pytest.raises(InputError, match=r"pip install 'gemfi\[plot\]'") as caught:
+        with pytest.raises(InputError, match=r"pip install '\.\[plot\]' in the clone") as caught:
             require_matplotlib()
         assert isinstance(caught.value, GemfiError)
         with pytest.raises(InputError, match="gemfi"):
@@ -146,6 +148,14 @@ class TestToys:
         values = torch.rand(n, generator=torch.Generator().manual_seed(n))
         inside = int((values <= figures_toys.keeping(95, values)).sum())
         assert (inside - 1) / n < 0.95 <= inside / n
+
+    def test_titles_side_by_side_do_not_touch(self, runs: list[Run]) -> None:
+        figure = figures_toys.line(of(runs, "line"))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        boxes = [axes.title.get_window_extent() for axes in figure.axes if axes.get_title()]
+        assert len(boxes) == 6  # the methods above, their AUROC below
+        assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
     def test_weighted_heads_sum_to_the_predicted_curve(self, runs: list[Run]) -> None:
         """What the thin lines of the figure are."""

@@ -118,7 +118,7 @@ class TestRefused:
         for name in ("onnx", "onnxscript", "onnxruntime"):
             monkeypatch.setitem(sys.modules, name, None)
         assert main(["export", str(model), "--onnx", str(tmp_path / "a.onnx")]) == 2
-        assert "pip install 'gemfi[onnx]'" in capsys.readouterr().err
+        assert "pip install '.[onnx]' in the clone" in capsys.readouterr().err
 
     def test_a_folder_that_cannot_be_written_to(
         self, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any

@@ -129,7 +129,7 @@ def test_a_trainer_trains_a_model(task: Task, tmp_path: Any) -> None:
     outside = model.predict(task.ood_test["noise"])
     score = SCORES["unfamiliarity"]
     assert metrics.auroc(score(belief), score(outside)) > 90
-    assert trainer.callback_metrics["val_accuracy"] > 0.9
+    assert 90 < trainer.callback_metrics["val_accuracy"] <= 100  # percent, as in a fit's history
     assert model.sample_shape == (1, 8, 8)
 
 

@@ -177,6 +177,7 @@ def test_evaluate_shows_every_score_of_one_run(finished: Path, capsys: Capture) 
     assert "differential_entropy" in entry["by_score"]
     assert text.count("Differential entropy is inverted for the GEM methods") == 1
     assert text.splitlines()[-1] == CONVENTIONS
+    assert "\n\n\n" not in text
 
 
 def test_evaluate_compares_runs_and_writes_all_numbers(
@@ -201,7 +202,7 @@ def test_evaluate_says_which_sets_are_not_here(
     task.absent["svhn"] = "No file svhn.mat; run: gemfi data fetch svhn"
     monkeypatch.setattr(spec_module, "TASKS", {"two-moons": lambda: task})
     text = printed(["evaluate", str(finished)], capsys)
-    assert "two-moons against svhn: not here. No file svhn.mat; run: gemfi data fetch svhn" in text
+    assert "Left out, two-moons against svhn: No file svhn.mat; run: gemfi data fetch svhn" in text
     monkeypatch.undo()
     printed(["evaluate", str(finished)], capsys)  # as the other tests expect it
 

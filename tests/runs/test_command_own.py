@@ -46,6 +46,20 @@ def test_own_data_from_the_file_to_the_numbers(
     assert "weeds.csv" in capsys.readouterr().out
 
 
+def test_without_unfamiliar_data_no_word_is_said_on_their_numbers(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    flowers, _ = own_files(tmp_path)
+    folder = str(tmp_path / "run")
+    options = ["--method", "edl", "--epochs", "1", "--out", folder]
+    for command in (["train", str(flowers), *options], ["evaluate", folder]):
+        text = printed(command, capsys)
+        assert "NLL in nats" in text
+        assert "AUPR" not in text
+        assert "\n\n\n" not in text
+    assert "AUPR" not in (tmp_path / "run" / "summary.md").read_text()
+
+
 def test_own_data_that_grew_or_moved_are_not_judged_by(tmp_path: Path, capsys: Capture) -> None:
     flowers, weeds = own_files(tmp_path)
     command = [str(flowers), "--method", "edl", "--epochs", "1", "--ood-test", str(weeds)]

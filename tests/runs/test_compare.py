@@ -95,7 +95,8 @@ def test_it_fits_the_terminal_and_more_sets_are_blocks(
     five: list[Run], tmp_path: Path, names: list[str], blocks: int
 ) -> None:
     runs = [with_sets(run, names, tmp_path / str(at)) for at, run in enumerate(five)]
-    table = comparison(runs).split("\n\n\n")[0]
+    table, _, folders = comparison(runs).rpartition("\n\n")
+    assert len(folders.splitlines()) >= len(runs)
     assert max(map(len, table.splitlines())) <= WIDTH
     assert sum("epistemic" in each for each in table.splitlines()) == blocks
     for name in names:
@@ -103,6 +104,14 @@ def test_it_fits_the_terminal_and_more_sets_are_blocks(
     assert table.count("AUROC") == (2 * blocks or len(names))
     heads = [each for each in table.splitlines() if "method" in each]
     assert len({each.index("seed") for each in heads}) == 1
+
+
+def test_the_sets_of_one_run_are_one_table(five: list[Run], tmp_path: Path) -> None:
+    names = ["a", "b", "c"]
+    table = comparison([with_sets(five[0], names, tmp_path / "one")])
+    assert "Against unfamiliar data, by evidence" in table
+    assert table.count("AUROC") == 1
+    assert [line.split()[0] for line in table.splitlines() if "ood-test" in line] == names
 
 
 def test_an_undefined_number_is_a_dash(five: list[Run], tmp_path: Path) -> None:

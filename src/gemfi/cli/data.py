@@ -215,7 +215,8 @@ def _here(entry: DataSet, root: Path) -> str:
         return "no"
     total = len(entry.parts)
     if total <= 2:
-        return "; ".join(found[n].label if n in found else f"no {n}" for n in entry.parts)
+        missing = [f"no {name}" for name in entry.parts if name not in found]
+        return "; ".join([*(form.label for form in found.values()), *missing])
     made = [form for form in found.values() if form.made]
     written = sum(form.files[0].startswith(f"{GENERATED}/") for form in made)
     published = len(found) - len(made)

@@ -12,7 +12,8 @@ from gemfi.detectors import DETECTORS, DetectorInfo
 from gemfi.methods import METHODS, MethodInfo
 from gemfi.methods.gem_presets import presets
 
-_WIDTH, _INDENT = 100, 12
+_WIDTH = 100
+_INDENT = 2 + max(map(len, (*METHODS, *DETECTORS)))
 _NEEDS = {
     "logits": "needs logits",
     "features": "needs features",
@@ -92,7 +93,7 @@ def _detector(info: DetectorInfo) -> str:
 
 
 def _preset(name: str, text: str) -> str:
-    return _block(name, text, indent=26)
+    return _block(name, text, indent=2 + max(map(len, presets())))
 
 
 def _block(name: str, *lines: str, indent: int = _INDENT) -> str:

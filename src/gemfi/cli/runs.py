@@ -25,7 +25,7 @@ from gemfi.runs.compare import comparison, means
 from gemfi.runs.folder import FILES, is_finished
 from gemfi.runs.spec import task_of
 from gemfi.runs.summary import every_score, headline, terminal
-from gemfi.runs.text import CONVENTIONS
+from gemfi.runs.text import conventions
 from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"
@@ -51,6 +51,7 @@ _Settings = tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")
 _Name = tyro.conf.arg(metavar="NAME", help_behavior_hint="")
 _Names = tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
+_Runs = tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def train(
 
 
 def evaluate(
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")],
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, _Runs],
     json: Annotated[str | None, _Path] = None,
     detectors: Annotated[tuple[str, ...], _Names] = (),
 ) -> None:
@@ -216,13 +217,17 @@ def evaluate(
         evaluate_run(run, tasks[run.spec.task, run.spec.own], detectors, progress=None)
         for run in opened
     ]
-    print(comparison(found))
+    sections = [run.metrics()["test"] for run in found]
+    blocks = [comparison(found)]
     if len(found) == 1:
-        print(f"\n{every_score(found[0].metrics()['test'])}")
-    for task in tasks.values():
-        for ood, reason in task.absent.items():
-            print(f"\n{task.name} against {ood}: not here. {reason}")
-    print(f"\n{CONVENTIONS}")
+        blocks.append(every_score(sections[0]))
+    absent = [
+        f"Left out, {task.name} against {ood}: {reason}"
+        for task in tasks.values()
+        for ood, reason in task.absent.items()
+    ]
+    blocks += ["\n".join(absent), conventions(sections)]
+    print("\n\n".join(filter(None, blocks)))
     if json is not None:
         write_atomically(Path(json), to_json(_all_numbers(found), indent=1).encode() + b"\n")
         print(f"Wrote {json}.")

@@ -46,7 +46,8 @@ def serve(
     POST /v1/predict answers, GET / is the page, /docs tells how to ask, /v1/model what is served,
     /metrics how it goes. Requests that come together share a pass of the model. SIGTERM and Ctrl-C
     finish what was accepted; SIGHUP, or POST /v1/reload with the token, reads the model anew. Each
-    request is a line of JSON on standard error. Needs the extra: pip install 'gemfi[serve]'.
+    request is a line of JSON on standard error. Needs the extra: pip install '.[serve]' in
+    the clone.
 
     Args:
         model: a bundle (.safetensors), the folder of a run, or mnist-gem-fi, which comes with the

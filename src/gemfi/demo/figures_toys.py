@@ -317,5 +317,5 @@ def _evidence(axes: Axes, run: Run, x: Tensor, belief: Belief) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: _power(value))
     axes.set(xlabel="x", xlim=_LINE_X)
     axes.set_title(
-        f"AUROC by evidence: {_aurocs(run, scores.evidence)}", fontsize=8, fontweight="normal"
+        f"AUROC by evidence\n{_aurocs(run, scores.evidence)}", fontsize=8, fontweight="normal"
     )

@@ -67,13 +67,18 @@ PLANS = (
     *(Plan(task, "gem-fi", TOY_GEM) for task in ("two-moons", "line")),
 )
 
+# On the line the rate rises first (one-cycle). At its largest from the first step on, EDL and
+# GEM-FI settle before they have seen the narrow interval of class 1 on the left, and never learn
+# it: 73 % in place of 91 %, EDL with some seeds even after 60 epochs.
 _TRAINING = {  # (data set, quick) -> how to train every method on it
     ("digits", False): TrainConfig(epochs=20, batch_size=32, learning_rate=5e-3),
     ("digits", True): TrainConfig(epochs=7, batch_size=64, learning_rate=1e-2),
     ("two-moons", False): TrainConfig(epochs=40, batch_size=64, learning_rate=2e-3),
     ("two-moons", True): TrainConfig(epochs=4, batch_size=64, learning_rate=1e-2),
-    ("line", False): TrainConfig(epochs=60, batch_size=64, learning_rate=2e-3),
-    ("line", True): TrainConfig(epochs=9, batch_size=64, learning_rate=5e-3),
+    ("line", False): TrainConfig(
+        epochs=60, batch_size=64, learning_rate=2e-3, schedule="one-cycle"
+    ),
+    ("line", True): TrainConfig(epochs=18, batch_size=64, learning_rate=5e-3, schedule="one-cycle"),
 }
 
 

@@ -201,7 +201,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._log_probs(self._read(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of samples whose label is right."""
+        """The share of samples whose label is right: 0 to 1 as in scikit-learn, not percent."""
         return float(super().score(X, without_torch(y), sample_weight))
 
     def predict_uncertainty(self, X: Any) -> Any:

@@ -7,7 +7,7 @@
 `deployed.py` is the module from raw inputs to decisions; `graphs.py` makes a program of
 torch.export or ONNX of it, with the special functions of `special.py`; `parity.py` compares either
 with `policy(model.predict(x))`; `int8.py` quantises. onnx, onnxscript and onnxruntime are optional
-and imported when they are needed: pip install 'gemfi[onnx]'.
+and imported when they are needed: pip install '.[onnx]' in the clone.
 """
 
 from gemfi.export.about import metadata, snippet

@@ -99,11 +99,11 @@ class _Training:
         return loss
 
     def validation_step(self, batch: tuple[Tensor, Tensor], _index: int) -> None:
-        """NLL and accuracy."""
+        """NLL, and accuracy in percent."""
         log_p = self.model(batch[0]).log_probs()
         self.log("val_nll", -log_p.gather(1, batch[1].unsqueeze(1)).mean(), prog_bar=True)
         right = (log_p.argmax(dim=1) == batch[1]).float().mean()
-        self.log("val_accuracy", right, prog_bar=True)
+        self.log("val_accuracy", 100 * right, prog_bar=True)
 
     def configure_optimizers(self) -> Any:
         """The optimiser of the configuration, its rate a function of the share of training."""

@@ -14,7 +14,7 @@ from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
 from gemfi.runs.sections import CLASSIFICATION, DETECTION
 from gemfi.runs.spec import RunSpec
-from gemfi.runs.summary import set_title
+from gemfi.runs.summary import detection_table, set_title
 from gemfi.runs.text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
 
 SEEDS_FOR_DEVIATION = 3
@@ -47,7 +47,10 @@ class Row:
 
 
 def comparison(runs: Sequence[Run]) -> str:
-    """The tables of runs that were evaluated, a block a task and its test data, and the runs."""
+    """One block for each task and its test data, then the list of the runs.
+
+    A run alone has its OOD sets in one short table: `every_score` has the rest.
+    """
     tables: list[dict[int, Run]] = []
     for index, run in enumerate(runs, start=1):
         fitting = (
@@ -60,10 +63,10 @@ def comparison(runs: Sequence[Run]) -> str:
             table[index] = run
     titles = [next(iter(members.values())).spec.task for members in tables]
     blocks = [
-        _task_block(task, members, several=titles.count(task) > 1)
+        _task_block(task, members, several=titles.count(task) > 1, alone=len(runs) == 1)
         for task, members in zip(titles, tables, strict=True)
     ]
-    return "\n\n\n".join([*blocks, "\n".join(_legend(runs))])
+    return "\n\n".join([*blocks, "\n".join(_legend(runs))])
 
 
 def means(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -101,7 +104,7 @@ def _same_data(one: Run, other: Run) -> bool:
     )
 
 
-def _task_block(task: str, runs: Mapping[int, Run], *, several: bool) -> str:
+def _task_block(task: str, runs: Mapping[int, Run], *, several: bool, alone: bool) -> str:
     sections = [run.metrics()["test"] for run in runs.values()]
     first = sections[0]["id"]
     sets = {key: entry for section in sections[::-1] for key, entry in section["ood"].items()}
@@ -115,6 +118,9 @@ def _task_block(task: str, runs: Mapping[int, Run], *, several: bool) -> str:
     if whole is not None:
         return "\n".join([title, "", *whole, *_detector_blocks(rows, sets)])
     lines = [title, "", *_ruled(aligned([_head(), *map(_cells, rows)], left=3, least=NUMBER), rows)]
+    if alone:
+        lines += ["", f"Against unfamiliar data, by {sections[0]['scores']['epistemic']}"]
+        return "\n".join([*lines, *aligned(detection_table(sections[0]), left=2, indent="  ")])
     for key, entry in sets.items():
         lines += ["", *_set_block(rows, key, entry)]
     return "\n".join([*lines, *_detector_blocks(rows, sets)])

@@ -11,8 +11,8 @@ from gemfi.plain import from_plain
 from gemfi.runs.folder import FILES, METRICS, Record, Run
 from gemfi.runs.sections import CLASSIFICATION, DETECTION
 from gemfi.runs.text import (
-    CONVENTIONS,
     aligned,
+    conventions,
     duration,
     markdown_table,
     number,
@@ -40,10 +40,10 @@ def terminal(run: Run, metrics: Mapping[str, Any]) -> str:
     lines += aligned(_classification(section), left=0, indent="  ")
     if section["ood"]:
         lines += ["", f"Against unfamiliar data for tuning, by {section['scores']['epistemic']}"]
-        lines += aligned(_detection(section), left=2, indent="  ")
+        lines += aligned(detection_table(section), left=2, indent="  ")
     if section["absent"]:
         lines += ["", f"OOD sets that are not here: {', '.join(section['absent'])}"]
-    lines += ["", CONVENTIONS]
+    lines += ["", conventions([section])]
     if "health" in metrics:
         lines += ["", health_of(run, metrics).brief()]
     return "\n".join(lines)
@@ -98,7 +98,8 @@ def markdown(run: Run, metrics: Mapping[str, Any]) -> str:
             lines += ["", *_markdown_section(name, metrics[name])]
         if name == "validation" and "health" in metrics:
             lines += ["", *_markdown_health(health_of(run, metrics))]
-    lines += ["", CONVENTIONS, "", f"Files: {', '.join(f'`{name}`' for name in FILES)}."]
+    sections = [metrics[name] for name in ("validation", "test") if name in metrics]
+    lines += ["", conventions(sections), "", f"Files: {', '.join(f'`{name}`' for name in FILES)}."]
     return "\n".join([*lines, ""])
 
 
@@ -108,7 +109,7 @@ def _markdown_section(name: str, section: Mapping[str, Any]) -> list[str]:
     lines += markdown_table(_classification(section), left=0)
     if section["ood"]:
         lines += ["", f"By the epistemic score, `{section['scores']['epistemic']}`:", ""]
-        lines += markdown_table(_detection(section), left=2)
+        lines += markdown_table(detection_table(section), left=2)
     if section["absent"]:
         lines += ["", f"Not here, so not measured: {', '.join(section['absent'])}."]
     if name == "test":
@@ -151,7 +152,8 @@ def _classification(section: Mapping[str, Any]) -> Table:
     return [list(CLASSIFICATION.values()), values]
 
 
-def _detection(section: Mapping[str, Any]) -> Table:
+def detection_table(section: Mapping[str, Any]) -> Table:
+    """A row for each OOD set, by the epistemic score."""
     head = ["set", "role", "n", *DETECTION.values()]
     return [head, *(_detection_row(entry) for entry in section["ood"].values())]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 WIDTH = 100
 """Characters of a line on the terminal."""
 
-CONVENTIONS = "Percent; NLL in nats. Brier: sum over classes ×100. ECE: 15 bins. AUPR: ID positive."
+_UNITS = "Percent; NLL in nats. Brier: sum over classes ×100. ECE: 15 bins."
+CONVENTIONS = f"{_UNITS} AUPR: ID positive."
 
 UNDEFINED = "-"
 
@@ -24,6 +26,11 @@ def number(value: float | None, digits: int = 1) -> str:
 def percent_or_nats(metric: str, value: float | None) -> str:
     """A metric with as many digits as its scale needs."""
     return number(value, 3 if metric == "nll" else 2)
+
+
+def conventions(sections: Iterable[Mapping[str, Any]]) -> str:
+    """What the numbers of sections of `metrics.json` mean, and no word on those they lack."""
+    return CONVENTIONS if any(section["ood"] for section in sections) else _UNITS
 
 
 def file_size(size: int) -> str:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from gemfi.errors import InputError
 from gemfi.plain import from_plain
 
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_CURVE: Final = 60  # of them, however many epochs there were
+_WIDTH: Final = 100  # characters of a line
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class FitResult:
-    """What a run did.
+    """What a run did; `print` shows it on a screen, however long the run was.
 
     Attributes:
         steps: optimiser steps.
         seconds: wall time of training, over all sessions of the run; with a frozen backbone that of
             its features too.
-        history: a record an epoch: the mean of each loss term, validation NLL and accuracy and, of
-            a mixture, the mean weights of its heads on validation data.
+        history: a record an epoch: the mean of each loss term, validation NLL and accuracy (in
+            percent) and, of a mixture, the mean weights of its heads on validation data.
         best_epoch: the epoch that was kept, with `select="best"`.
         notes: what the configuration leaves out, and what was done when statistics were fitted.
         resumed_at: the step from which the last session went on; None for a fresh run.
@@ -33,6 +40,75 @@ class FitResult:
     best_epoch: int | None
     notes: list[str]
     resumed_at: int | None
+
+    def __repr__(self) -> str:
+        """Length, the first, best and last epoch, the curve, and the notes."""
+        lines = [_length(self)]
+        if self.history:
+            lines += [*_epochs_table(self), _curve(self.history)]
+        for note in self.notes:
+            lines += textwrap.wrap(f"note: {note}", _WIDTH, subsequent_indent="  ")
+        return "\n".join(lines)
+
+
+def _length(result: FitResult) -> str:
+    epochs = len(result.history)
+    words = f"{result.steps:,} steps, {epochs:,} epoch{'' if epochs == 1 else 's'}, "
+    words += f"{result.seconds:.1f} s"
+    if result.resumed_at is not None:
+        words += f"; resumed at step {result.resumed_at:,}"
+    if result.best_epoch is not None:
+        words += f"; the weights of epoch {result.best_epoch + 1} were kept"
+    return words
+
+
+def _epochs_table(result: FitResult) -> list[str]:
+    """A line for each number, a column each for the first, the best and the last epoch."""
+    history = result.history
+    columns = {"first": history[0], "best": _best(result), "last": history[-1]}
+    shown = {title: record for title, record in columns.items() if record is not None}
+    rows = [("epoch", [f"{record['epoch'] + 1}" for record in shown.values()])]
+    for title, key, digits in (
+        ("validation NLL", "validation_nll", 3),
+        ("validation accuracy, %", "validation_accuracy", 2),
+        ("loss", "loss", 3),
+    ):
+        if key in history[-1]:
+            rows.append((title, [f"{record[key]:.{digits}f}" for record in shown.values()]))
+    terms = [record["terms"] for record in shown.values()]
+    rows += [  # a term on outliers may come after the first epoch
+        (f"  {name}", [f"{each[name]:.3g}" if name in each else "-" for each in terms])
+        for name in dict.fromkeys(itertools.chain(*terms))
+    ]
+    wide = max(len(title) for title, _ in rows)
+    return [
+        " " * wide + "".join(f"{title:>10}" for title in shown),
+        *(title.ljust(wide) + "".join(f"{cell:>10}" for cell in cells) for title, cells in rows),
+    ]
+
+
+def _best(result: FitResult) -> Mapping[str, Any] | None:
+    """The epoch that was kept or, where the last was, the one with the lowest validation NLL."""
+    kept = (record for record in result.history if record["epoch"] == result.best_epoch)
+    judged = (record for record in result.history if "validation_nll" in record)
+    lowest = min(judged, key=lambda record: record["validation_nll"], default=None)
+    return next(kept, lowest)
+
+
+def _curve(history: Sequence[Mapping[str, Any]]) -> str:
+    """Validation NLL, or the loss without validation data, as a line of bars."""
+    key = "validation_nll" if "validation_nll" in history[-1] else "loss"
+    values = [record[key] for record in history]
+    count = min(len(values), _CURVE)
+    edges = [round(index * len(values) / count) for index in range(count + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
+    finite = [value for value in means if math.isfinite(value)] or [math.inf]
+    low, high = min(finite), max(finite)
+    step = (high - low) / (len(_BARS) - 1) or 1.0
+    bars = "".join(
+        _BARS[round((value - low) / step) if math.isfinite(value) else -1] for value in means
+    )
+    return f"{key.replace('_nll', ' NLL')}, {low:.3g} to {high:.3g}: {bars}"
 
 
 @dataclass

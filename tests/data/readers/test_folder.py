@@ -307,4 +307,4 @@ class TestTinyImageNet:
 def test_without_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "a.png", picture())
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    fails(tmp_path, r"reading images needs pillow: pip install 'gemfi\[data\]'")
+    fails(tmp_path, r"reading images needs pillow: pip install '\.\[data\]' in the clone")
