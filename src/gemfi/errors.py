@@ -6,9 +6,17 @@ into one line on standard error and exit code 2.
 
 from __future__ import annotations
 
+from gemfi.printable import printable
+
 
 class GemfiError(Exception):
-    """Base of every error that gemfi raises on purpose."""
+    """Base of every error that gemfi raises on purpose.
+
+    Its message is one line without control characters, also where it quotes a file.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class InputError(GemfiError, ValueError):

@@ -196,7 +196,10 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
     accepted = (int, float) if hint is float else (hint,)
     if type(value) not in accepted:
         raise InputError(f"{where}: expected {_NUMBERS.get(hint, hint)}, got {_shown(value)}")
-    return hint(value)
+    try:
+        return hint(value)
+    except OverflowError:
+        raise InputError(f"{where}: {_shown(value)} is too large for a number") from None
 
 
 def _shown(value: Any) -> str:

@@ -83,7 +83,8 @@ class SpectralLayer(nn.Module):
         self.register_buffer("left", _unit(left))
         self.register_buffer("right", _unit(right))
         self.register_buffer("sigma", torch.ones(left.shape[0]))
-        self.refresh(_FIRST_ITERATIONS)
+        if not left.is_meta:
+            self.refresh(_FIRST_ITERATIONS)
 
     @torch.no_grad()
     def refresh(self, iterations: int) -> None:

@@ -7,7 +7,6 @@ at before anything else of the file is believed; so what is damaged is refused, 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +18,13 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gemfi.errors import CheckpointError, InputError
-from gemfi.files import to_json, write_atomically
+from gemfi.files import strict_json, to_json, write_atomically
 
 ENDING: Final = ".safetensors"
 SCHEMA: Final = 2
-"""Of the header. A file of an earlier schema stays readable; a later one is refused."""
+"""Of the header."""
+OLDEST: Final = 2
+"""The earliest schema that is read; what is later than `SCHEMA` is refused as well."""
 
 LARGEST_HEADER: Final = 1 << 24  # bytes; what may be large, such as calibration data, is a tensor
 _KEY: Final = "gemfi"
@@ -66,7 +67,8 @@ def write_container(path: Path, header: Mapping[str, Any], tensors: Mapping[str,
     check_ending(path)
     try:
         text = to_json({"checksum": _ZEROS.decode(), "schema": SCHEMA, **header}, ensure_ascii=True)
-    except TypeError as error:
+        strict_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"metrics= and provenance= must be values of JSON: {error}") from error
     own = {name: each.detach().cpu().clone().contiguous() for name, each in tensors.items()}
     data = bytearray(save(own, metadata={_KEY: text}))
@@ -102,8 +104,7 @@ def read_container(path: Path) -> Container:
         raw = _raw_header(file, path)
         header = _described(raw, path)
         schema = _schema(header, path)
-        if schema > 1:
-            _check_sum(file, raw, path)
+        _check_sum(file, raw, path)
     try:
         with safe_open(path, framework="pt") as tensors:
             shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
@@ -138,10 +139,11 @@ def _described(raw: bytes, path: Path) -> dict[str, Any]:
 
 def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:  # the second for JSON that is nested too deeply
+        found = strict_json(text)
+    except ValueError as error:
         raise CheckpointError(
-            f"{path} is damaged, or no safetensors file: its header is no JSON"
+            f"{path} is damaged, or no safetensors file: its header is no JSON that can be used: "
+            f"{error}"
         ) from error
     if not isinstance(found, dict):
         raise CheckpointError(f"{path} is damaged: its header is no mapping")
@@ -149,16 +151,19 @@ def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
 
 
 def _schema(header: dict[str, Any], path: Path) -> int:
-    schema = header.get("schema", header.get("format"))
+    schema = header.get("schema", header.get("format"))  # the first schema had another name for it
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise CheckpointError(f"{path} is damaged: its schema is {schema!r}")
+    if schema < OLDEST:
+        raise CheckpointError(
+            f"{path} has schema {schema} of the time before the first release, which is no longer "
+            "read: write it anew from its run, with gemfi bundle RUN FILE"
+        )
     if schema > SCHEMA:
         raise CheckpointError(
             f"{path} was written by a later version of gemfi: schema {schema}, and this one reads "
             f"up to {SCHEMA}; upgrade gemfi"
         )
-    if (schema == 1) == ("schema" in header):  # the first schema had another name for it
-        raise CheckpointError(f"{path} is damaged: its schema is {schema}")
     return schema
 
 
