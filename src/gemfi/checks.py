@@ -41,7 +41,7 @@ def number(
         raise InputError(f"{name} must be a number, got {value!r}")
     inside = least <= value <= most
     inside = inside and (above is None or value > above) and (below is None or value < below)
-    if not (inside and abs(value) <= sys.float_info.max):  # of an integer of any length, too
+    if not (inside and -sys.float_info.max <= value <= sys.float_info.max):
         bounds = [
             f"{words} {bound:g}"
             for words, bound in (

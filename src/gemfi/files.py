@@ -82,7 +82,7 @@ def _parts(value: Any) -> list[Any]:
 def _check_texts(values: list[Any]) -> None:
     for each in values:
         if isinstance(each, str) and not each.isascii():
-            each.encode()  # half a surrogate pair raises a UnicodeEncodeError, which is a ValueError
+            each.encode()  # a ValueError, for half a surrogate pair
 
 
 def to_json(value: Any, **options: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,8 +35,13 @@ _ATTACHED: Final = (
 )
 
 DEFAULT: Final = "mnist-gem-fi"
+_MOST_TENSORS: Final = 20_000  # of a network that is built by its name
+_LONGEST: Final = 500  # characters of a reason, which may quote the file
 _FACTS: Final = ("calibration", "false_alarm_low", "false_alarm_high")
 """Of a policy, whatever its goal."""
+_SEEN: Final = ("error", "judged")
+"""Of a policy that tells its coverage."""
+_LARGEST_FACT: Final = 1e15
 
 
 def load(
@@ -59,7 +65,9 @@ def load(
     try:
         return _loaded(container, backbone, where)
     except InputError as error:
-        raise CheckpointError(f"{container.path} cannot be loaded: {error}") from error
+        reason = str(error)
+        reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
+        raise CheckpointError(f"{container.path} cannot be loaded: {reason}") from error
 
 
 def bundle_names() -> tuple[str, ...]:
@@ -130,11 +138,12 @@ def _without_numbers(
 
     It has memory only after the file has shown that it holds every tensor.
     """
+    most = min(2 * len(shapes) + 64, _MOST_TENSORS)  # some are made twice
     copies = method(info.method).copies(info.config)
     if copies > max(1, len(shapes)):
         raise InputError(f"{copies:,} networks cannot be in {len(shapes)} tensors")
     try:
-        with torch.device("meta"), limited_tensors(2 * len(shapes) + 64):  # some are made twice
+        with torch.device("meta"), _limited_tensors(most):
             model = _build(info, backbone, copies)
     except InputError:
         raise
@@ -150,7 +159,7 @@ def _without_numbers(
 
 
 @contextmanager
-def limited_tensors(most: int) -> Iterator[None]:
+def _limited_tensors(most: int) -> Iterator[None]:
     """Refuse modules of this thread that have more parameters and buffers than a file can hold.
 
     So a description of a million layers ends after as many as the file may have.
@@ -265,10 +274,23 @@ def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
         raise InputError(
             f"the policy has {len(policy.class_names)} class names for {info.num_classes} classes"
         )
-    lacking = [name for name in _FACTS if name not in policy.facts]
+    _check_facts(policy.facts)
+    return policy
+
+
+def _check_facts(facts: Mapping[str, float]) -> None:
+    """Refuse what the summary of a policy could not tell."""
+    needed = (*_FACTS, *(_SEEN if "coverage" in facts else ()))
+    lacking = [name for name in needed if name not in facts]
     if lacking:
         raise InputError(f"header.policy.facts: {lacking[0]} is missing")
-    return policy
+    for name, value in facts.items():
+        undefined = name == "error" and math.isnan(value)  # of none that are accepted
+        if not undefined and not 0 <= value <= _LARGEST_FACT:
+            raise InputError(
+                f"header.policy.facts.{name}: expected a number from 0 to {_LARGEST_FACT:g}, got "
+                f"{value:g}"
+            )
 
 
 def _check_known(tensors: Mapping[str, Tensor]) -> None:

@@ -19,12 +19,14 @@ from gemfi.cli.bundles import bundle, show
 from gemfi.cli.data import DATA_COMMANDS
 from gemfi.cli.export import export
 from gemfi.cli.methods import methods
+from gemfi.cli.output import printable_output
 from gemfi.cli.parsing import parse
 from gemfi.cli.predict import predict
 from gemfi.cli.runs import evaluate, train
 from gemfi.cli.serve import serve
 from gemfi.demo import command
 from gemfi.errors import CheckFailedError, GemfiError
+from gemfi.printable import printable
 
 
 def demo(
@@ -82,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (GemfiError, OSError) as error:
-        print(f"gemfi: error: {error}", file=sys.stderr)
+        print(f"gemfi: error: {printable(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, CheckFailedError) else 2
     except KeyboardInterrupt:
         print("gemfi: stopped", file=sys.stderr)
@@ -97,4 +99,6 @@ def _run(arguments: list[str]) -> None:
         prog = f"gemfi {arguments[0]}"
         text, commands = GROUPS[arguments[0]]
         arguments = arguments[1:]
-    parse(commands, arguments, prog, text)()
+    call = parse(commands, arguments, prog, text)
+    with printable_output():
+        call()
