@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def number(
         raise InputError(f"{name} must be a number, got {value!r}")
     inside = least <= value <= most
     inside = inside and (above is None or value > above) and (below is None or value < below)
-    if not (inside and -sys.float_info.max <= value <= sys.float_info.max):
+    if not (inside and _is_finite(value)):
         bounds = [
             f"{words} {bound:g}"
             for words, bound in (
@@ -50,6 +50,13 @@ def number(
             if bound is not None and math.isfinite(bound)
         ]  # fmt: skip
         raise InputError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
 def choice(name: str, value: object, choices: Iterable[str]) -> None:

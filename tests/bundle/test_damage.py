@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
-from tests.support.forged import GOLDEN, forge, golden_header
 
 import gemfi
 from gemfi.errors import CheckpointError, GemfiError, InputError
+from support.forged import GOLDEN, forge, golden_header
 
 GOOD = GOLDEN.read_bytes()
 LENGTH = int.from_bytes(GOOD[:8], "little")

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.commands import Capture, refused
-from tests.support.forged import forge, golden_header
 from torch import Tensor, nn
 
 import gemfi
@@ -21,6 +19,8 @@ from gemfi.bundle import make_bundle
 from gemfi.bundle.saving import MODEL
 from gemfi.cli import main
 from gemfi.errors import CheckpointError, GemfiError
+from support.commands import Capture, refused
+from support.forged import forge, golden_header
 
 STEERING = "\x1b]0;x\x07\u202e\x9b2J"
 BACKBONES: dict[str, dict[str, Any]] = {
@@ -40,8 +40,8 @@ def nested(depth: int) -> list[Any]:
 
 
 ABSURD = (
-    0, -1, 10**7, 2**40, 10**400, 1e300, -1e300, float("nan"), float("inf"), "x", STEERING,
-    nested(900), nested(9), True, None,
+    0, -1, 10**7, 2**40, 10**400, 1e300, float("nan"), float("inf"), STEERING, nested(900),
+    nested(9), True, None,
 )  # fmt: skip
 
 
@@ -260,7 +260,8 @@ from pathlib import Path
 
 limit = 3 << 30  # bytes of address space; torch itself takes about one third of it
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-from tests.bundle.test_strangers import absurd_values
+sys.path[:0] = sys.argv[2:]
+from test_strangers import absurd_values
 print("judged", absurd_values(Path(sys.argv[1])))
 """
 
@@ -269,9 +270,10 @@ print("judged", absurd_values(Path(sys.argv[1])))
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
 def test_absurd_values_are_judged_in_little_memory(tmp_path: Path) -> None:
     """In a process of its own with little memory, whose standard output is what `show` prints."""
+    folders = [str(Path(__file__).parents[depth]) for depth in (0, 1)]
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FUZZ, str(tmp_path)],
-        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+        [sys.executable, "-W", "error", "-c", FUZZ, str(tmp_path), *folders],
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout.rpartition("judged ")[2]) > 5000
@@ -375,6 +377,7 @@ def test_a_table_of_a_stranger_does_not_steer_either(tmp_path: Path, capsys: Cap
         ["evaluate", str(run)],
         ["bundle", str(run), str(file), "--policy", "false_alarm=0.2"],
         ["show", str(file)],
+        ["predict", str(run), str(table), "--policy", "false_alarm=0.2"],  # a run's path is opened
     ):
         assert main(arguments) == 0
         assert "1b]0;x" in assert_safe(capsys)
