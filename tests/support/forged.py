@@ -12,6 +12,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 GOLDEN = Path(__file__).parents[1] / "bundle" / "golden-2.safetensors"
+STEERING = "\x1b]0;x\x07\u202e\x9b2J"
+"""Renames the window of a terminal, turns the writing around, and clears the screen."""
 _ZEROS = "0" * 64
 
 
