@@ -32,7 +32,7 @@ def test_not_a_number(value: object) -> None:
         checks.number("x", value)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400])
 def test_numbers_are_finite(value: float) -> None:
     with pytest.raises(InputError, match=f"x must be finite, got {value}"):
         checks.number("x", value)

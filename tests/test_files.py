@@ -1,21 +1,34 @@
-"""Files on a full disk: whole or not at all, and named in the error."""
+"""Files on a full disk, whole or not at all and named in the error; JSON of strangers."""
 
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gemfi.bench.records import write_arrays
 from gemfi.data.frozen.growing import Growing
 from gemfi.errors import WriteError
-from gemfi.files import appending, named, replacing, write_atomically
+from gemfi.files import DEEPEST, appending, named, replacing, strict_json, write_atomically
 from gemfi.scoring.writers import writer
 from support.disks import full_disk
 
 LIMIT = 4096
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
+    max_leaves=20,
+)
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -103,3 +116,36 @@ def test_features_that_did_not_fit_go_on_when_there_is_room(tmp_path: Path) -> N
     again.append(rows[10:])
     again.finish()
     assert [path.name for path in tmp_path.iterdir()] == ["z.safetensors"]
+
+
+@given(VALUES)
+def test_ordinary_json_is_read(value: Any) -> None:
+    assert strict_json(json.dumps(value)) == value
+    assert strict_json(json.dumps(value).encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("9223372036854775808", "an integer of 19 digits is beyond 64 bits"),
+        ("-9223372036854775809", "beyond 64 bits"),
+        ("[1" + "0" * 9000 + "]", "an integer of 9001 digits"),
+        ("1e400", "the number 1e400 is too large"),
+        ("[NaN]", "NaN is no number of JSON"),
+        ('{"a": -Infinity}', "-Infinity is no number"),
+        ("[" * 34 + "]" * 34, f"nested deeper than {DEEPEST}"),
+        ("[" * 99_999 + "]" * 99_999, f"nested deeper than {DEEPEST}"),
+        ('{"a":' * 34 + "1" + "}" * 34, f"nested deeper than {DEEPEST}"),
+        (r'["\ud800"]', "surrogates not allowed"),
+        (r'{"\ud800": 1}', "surrogates not allowed"),
+        ("{", "Expecting"),
+        (b"\xff\xfe\xfd", "decode"),
+    ],
+)
+def test_what_nobody_can_use_is_refused(text: str | bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        strict_json(text)
+
+
+def test_the_deepest_is_read() -> None:
+    strict_json("[" * DEEPEST + "]" * DEEPEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def number(
         raise InputError(f"{name} must be a number, got {value!r}")
     inside = least <= value <= most
     inside = inside and (above is None or value > above) and (below is None or value < below)
-    if not (inside and math.isfinite(value)):
+    if not (inside and _is_finite(value)):
         bounds = [
             f"{words} {bound:g}"
             for words, bound in (
@@ -49,6 +50,13 @@ def number(
             if bound is not None and math.isfinite(bound)
         ]  # fmt: skip
         raise InputError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
 def choice(name: str, value: object, choices: Iterable[str]) -> None:

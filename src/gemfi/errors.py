@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import sys
 
+from gemfi.printable import printable
+
 
 class GemfiError(Exception):
-    """Base of every error that gemfi raises on purpose."""
+    """Base of every error that gemfi raises on purpose.
+
+    Its message is one line without control characters, also where it quotes a file.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class InputError(GemfiError, ValueError):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 from gemfi.errors import CheckpointError, WriteError
 
@@ -28,6 +28,65 @@ def read_json(path: Path, remedy: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(f"cannot read {path}: {error}; {remedy}") from error
+
+
+DEEPEST: Final = 32
+"""Lists and mappings inside of each other that `strict_json` takes."""
+_INT64: Final = 2**63
+
+
+def strict_json(text: str | bytes) -> Any:
+    """JSON of a stranger, or a ValueError that says what is wrong with it.
+
+    What comes back can be used without care: integers are of 64 bits, other numbers are finite,
+    texts can be encoded, and nothing is nested deeper than `DEEPEST`.
+
+    Args:
+        text: of JSON.
+    """
+    try:
+        found = json.loads(
+            text, parse_int=_small_integer, parse_float=_finite_float, parse_constant=_not_a_number
+        )
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {DEEPEST}") from None
+    level = [found]
+    for _ in range(DEEPEST + 1):
+        _check_texts(level)
+        level = [inner for each in level for inner in _parts(each)]
+        if not level:
+            return found
+    raise ValueError(f"it is nested deeper than {DEEPEST}")
+
+
+def _small_integer(digits: str) -> int:
+    value = int(digits) if len(digits) <= 20 else _INT64
+    if not -_INT64 <= value < _INT64:
+        raise ValueError(f"an integer of {len(digits)} digits is beyond 64 bits")
+    return value
+
+
+def _finite_float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {digits[:20]} is too large")
+    return value
+
+
+def _not_a_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []
+
+
+def _check_texts(values: list[Any]) -> None:
+    for each in values:
+        if isinstance(each, str) and not each.isascii():
+            each.encode()  # a ValueError, for half a surrogate pair
 
 
 def to_json(value: Any, **options: Any) -> str:

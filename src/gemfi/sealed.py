@@ -8,14 +8,15 @@ so what is damaged is refused, wherever it is.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from gemfi.errors import CheckpointError
+from gemfi.files import strict_json
 
 CHECKSUM: Final = "checksum"
 """The first entry of the JSON text."""
@@ -35,11 +36,13 @@ class Seal:
         key: of the JSON text among the metadata.
         remedy: what to do about a damaged file, for messages.
         largest: bytes of a header; a larger one is not read.
+        read: a JSON text to its value; raises a ValueError.
     """
 
     key: str
     remedy: str
     largest: int = sys.maxsize
+    read: Callable[[str | bytes], Any] = strict_json
 
     def seal(self, data: bytes) -> bytes:
         """The bytes of a file with the checksum in the place of the zeros."""
@@ -69,10 +72,11 @@ class Seal:
     def parsed(self, text: str | bytes, path: Path) -> dict[str, Any]:
         """A JSON object from a file."""
         try:
-            found = json.loads(text)
+            found = self.read(text)
         except (ValueError, RecursionError) as error:  # the second where it is nested too deeply
             raise CheckpointError(
-                f"{path} is damaged, or no safetensors file: its header is no JSON; {self.remedy}"
+                f"{path} is damaged, or no safetensors file: its header is no JSON that can be "
+                f"used: {error}; {self.remedy}"
             ) from error
         if not isinstance(found, dict):
             raise CheckpointError(f"{path} is damaged: its header is no mapping; {self.remedy}")

@@ -80,10 +80,12 @@ class SpectralLayer(nn.Module):
         """Create the buffers and settle the singular vectors; call once the weight exists."""
         if self.spectral.kind == "off":
             return
-        self.register_buffer("left", _unit(left))
-        self.register_buffer("right", _unit(right))
+        has_numbers = not left.is_meta
+        self.register_buffer("left", _unit(left) if has_numbers else left)
+        self.register_buffer("right", _unit(right) if has_numbers else right)
         self.register_buffer("sigma", torch.ones(left.shape[0]))
-        self.refresh(_FIRST_ITERATIONS)
+        if has_numbers:
+            self.refresh(_FIRST_ITERATIONS)
 
     @torch.no_grad()
     def refresh(self, iterations: int) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gemfi.errors import InputError
 from gemfi.extras import require_module
 from gemfi.files import write_atomically
+from gemfi.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,8 +124,8 @@ def method_label(name: str) -> str:
 
 
 def score_label(name: str) -> str:
-    """A score in words."""
-    return SCORE_LABELS.get(name, name.replace("_", " "))
+    """A score in words; a name that is not ours may come from a file."""
+    return SCORE_LABELS.get(name, printable(name.replace("_", " ")))
 
 
 def detector_label(name: str) -> str:

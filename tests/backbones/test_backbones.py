@@ -140,8 +140,9 @@ def test_convolutions_know_the_size_of_their_input(name: str) -> None:
         (lambda: VGG16(width=0), "width >= 1, got 3 and 0"),
         (lambda: VGG16(in_channels=0), "in_channels >= 1 and width >= 1, got 0 and 64"),
         (lambda: VGG16()(torch.zeros(2, 1, 32, 32)), r"vgg16 was built for images \(3, 32, 32\)"),
-        (lambda: ResNet18(size=7), "size >= 8, got 64 and 7"),
-        (lambda: ResNet18(width=0), "width >= 1 and size >= 8, got 0 and 32"),
+        (lambda: ResNet18(size=7), "size >= 8, got 3, 64 and 7"),
+        (lambda: ResNet18(width=0), "width >= 1 and size >= 8, got 3, 0 and 32"),
+        (lambda: ResNet18(in_channels=0), "in_channels >= 1, width >= 1 and size >= 8, got 0"),
         (lambda: ResNet18(shortcut="none"), "pool or project, got 'none'"),  # type: ignore[arg-type]
         (lambda: MLP(0), "in_features >= 1"),
         (lambda: MLP(2, 0), "width >= 1"),

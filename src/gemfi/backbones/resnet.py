@@ -40,8 +40,11 @@ class ResNet18(nn.Module):
         shortcut: Shortcut = "pool",
     ) -> None:
         super().__init__()
-        if width < 1 or size < 8:
-            raise InputError(f"resnet18 needs width >= 1 and size >= 8, got {width} and {size}")
+        if min(in_channels, width) < 1 or size < 8:
+            raise InputError(
+                f"resnet18 needs in_channels >= 1, width >= 1 and size >= 8, got {in_channels}, "
+                f"{width} and {size}"
+            )
         if shortcut not in ("pool", "project"):
             raise InputError(f"resnet18 shortcut must be pool or project, got {shortcut!r}")
         self.input = (in_channels, size)

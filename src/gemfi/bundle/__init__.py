@@ -6,8 +6,8 @@
 
 Nothing is unpickled, and no data and no run folder are needed. `container.py` is the file, with a
 checksum of its every byte; `description.py` what its header says; `saving.py` and `loading.py` the
-way there and back; `runs.py` a bundle of a run folder. `models/` holds those that come with the
-package.
+way there and back; `runs.py` a bundle of a run folder; `describe.py` what `print` tells. `models/`
+holds those that come with the package.
 """
 
 from gemfi.bundle.bundle import Bundle, Kind

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from gemfi.belief import Belief
+from gemfi.bundle.describe import describe
 from gemfi.bundle.description import Description
 from gemfi.data.columns import Columns, frame_cells
 from gemfi.decisions import Decisions, Goal, Policy, Readings
@@ -22,7 +24,7 @@ DOUBT: Final = "max_prob"
 """The score of doubt of a policy that is fitted here."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bundle:
     """A trained model with all that it takes to use it elsewhere.
 
@@ -35,6 +37,8 @@ class Bundle:
             can be had without them.
         references: score -> its quantiles (201,) on calibration data, from the least to the
             greatest.
+        run: folder of the run that it was opened from; None for a file, which cannot make gemfi
+            read data at a path of its choice.
     """
 
     name: str
@@ -43,6 +47,10 @@ class Bundle:
     policy: Policy | None = None
     calibration: Readings | None = None
     references: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    run: Path | None = None
+
+    def __repr__(self) -> str:
+        return describe(self)
 
     @property
     def kind(self) -> Kind:

@@ -12,12 +12,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gemfi.errors import CheckpointError, InputError
-from gemfi.files import to_json, write_atomically
+from gemfi.files import strict_json, to_json, write_atomically
 from gemfi.sealed import CHECKSUM, UNSEALED, Seal, header_end
 
 ENDING: Final = ".safetensors"
 SCHEMA: Final = 2
-"""Of the header. A file of an earlier schema stays readable; a later one is refused."""
+"""Of the header."""
+OLDEST: Final = 2
+"""The earliest schema that is read; what is later than `SCHEMA` is refused as well."""
 
 LARGEST_HEADER: Final = 1 << 24  # bytes; what may be large, such as calibration data, is a tensor
 _KEY: Final = "gemfi"
@@ -41,9 +43,9 @@ class Container:
     shapes: dict[str, tuple[int, ...]]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors, which are as large as the file at most."""
+        """Copies of all tensors: what is mapped would change with the file."""
         with safe_open(self.path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in self.shapes}
+            return {name: file.get_tensor(name).clone() for name in self.shapes}
 
 
 def write_container(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -57,7 +59,8 @@ def write_container(path: Path, header: Mapping[str, Any], tensors: Mapping[str,
     check_ending(path)
     try:
         text = to_json({CHECKSUM: UNSEALED, "schema": SCHEMA, **header}, ensure_ascii=True)
-    except TypeError as error:
+        strict_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"metrics= and provenance= must be values of JSON: {error}") from error
     own = {name: each.detach().cpu().clone().contiguous() for name, each in tensors.items()}
     data = save(own, metadata={_KEY: text})
@@ -90,8 +93,7 @@ def read_container(path: Path) -> Container:
         raw = _SEAL.header(file, path)
         header = _described(raw, path)
         schema = _schema(header, path)
-        if schema > 1:
-            _SEAL.check(file, raw, path)
+        _SEAL.check(file, raw, path)
     try:
         with safe_open(path, framework="pt") as tensors:
             shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
@@ -112,14 +114,17 @@ def _described(raw: bytes, path: Path) -> dict[str, Any]:
 
 
 def _schema(header: dict[str, Any], path: Path) -> int:
-    schema = header.get("schema", header.get("format"))
+    schema = header.get("schema", header.get("format"))  # the first schema had another name for it
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise CheckpointError(f"{path} is damaged: its schema is {schema!r}")
+    if schema < OLDEST:
+        raise CheckpointError(
+            f"{path} has schema {schema} of the time before the first release, which is no longer "
+            "read: write it anew from its run, with gemfi bundle RUN FILE"
+        )
     if schema > SCHEMA:
         raise CheckpointError(
             f"{path} was written by a later version of gemfi: schema {schema}, and this one reads "
             f"up to {SCHEMA}; upgrade gemfi"
         )
-    if (schema == 1) == ("schema" in header):  # the first schema had another name for it
-        raise CheckpointError(f"{path} is damaged: its schema is {schema}")
     return schema

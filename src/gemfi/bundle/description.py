@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from gemfi.backbones import Blueprint
 from gemfi.data.columns import Columns
 from gemfi.errors import InputError
 from gemfi.methods import method
 from gemfi.plain import from_plain, to_plain
+
+LARGEST_SAMPLE: Final = 1 << 26
+"""Numbers of one input, which nothing else in a file may bound: a quarter of a gigabyte."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,7 @@ class Description:
 
     def check(self, where: str) -> None:
         """Refuse what cannot be."""
-        if self.sample_shape is not None and any(each < 1 for each in self.sample_shape):
-            raise InputError(f"{where}.sample_shape: expected sizes above 0")
+        _check_shape(self.sample_shape or (), f"{where}.sample_shape")
         if self.sample_dtype not in {None, "uint8", "int64", "float16", "float32", "float64"}:
             raise InputError(f"{where}.sample_dtype: unknown type {self.sample_dtype!r}")
         columns = self.sample_shape
@@ -87,3 +90,13 @@ class Description:
             )
         if self.columns is not None and self.columns.outputs != self.feature_names:
             raise InputError(f"{where}.columns: they do not become the numbers of feature_names")
+
+
+def _check_shape(shape: tuple[int, ...], where: str) -> None:
+    if len(shape) > 8 or any(each < 1 for each in shape):
+        raise InputError(f"{where}: expected at most 8 sizes above 0")
+    if math.prod(shape) > LARGEST_SAMPLE:
+        raise InputError(
+            f"{where}: an input of {math.prod(shape):,} numbers, and {LARGEST_SAMPLE:,} is the "
+            "limit of a bundle"
+        )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,7 +18,6 @@ from torch import Tensor, nn
 
 from gemfi.backbones import Stack
 from gemfi.backbones.attached import Attached
-from gemfi.bundle import legacy
 from gemfi.bundle.bundle import Bundle
 from gemfi.bundle.container import ENDING, Container, read_container
 from gemfi.bundle.description import Description
@@ -33,8 +35,13 @@ _ATTACHED: Final = (
 )
 
 DEFAULT: Final = "mnist-gem-fi"
+_MOST_TENSORS: Final = 20_000  # of a network that is built by its name
+_LONGEST: Final = 500  # characters of a reason, which may quote the file
 _FACTS: Final = ("calibration", "false_alarm_low", "false_alarm_high")
 """Of a policy, whatever its goal."""
+_SEEN: Final = ("error", "judged")
+"""Of a policy that tells its coverage."""
+_LARGEST_FACT: Final = 1e15
 
 
 def load(
@@ -58,7 +65,9 @@ def load(
     try:
         return _loaded(container, backbone, where)
     except InputError as error:
-        raise CheckpointError(f"{container.path} cannot be loaded: {error}") from error
+        reason = str(error)
+        reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
+        raise CheckpointError(f"{container.path} cannot be loaded: {reason}") from error
 
 
 def bundle_names() -> tuple[str, ...]:
@@ -93,21 +102,19 @@ def _folder() -> Any:
 
 
 def _loaded(container: Container, backbone: nn.Module | None, device: torch.device) -> Bundle:
-    plain, prefix = dict(container.header), MODEL
-    if container.schema == 1:
-        plain, prefix = legacy.description(plain), ""
-    info = Description.from_plain(plain, "header")
-    shapes = _below(container.shapes, prefix)
-    _check_fit(_on_meta(info, backbone, shapes), shapes)
+    info = Description.from_plain(container.header, "header")
+    shapes = _below(container.shapes, MODEL)
+    model = _without_numbers(info, backbone, shapes)
+    _check_fit(model, shapes)
     tensors = container.tensors()
-    weights = _below(tensors, prefix)
-    model = _build(info, backbone, shapes)
+    weights = _below(tensors, MODEL)
     _check_values(model, weights)
+    _allocate(model)
     model.load_state_dict(weights)
     model.sample_shape = info.sample_shape
     model.sample_dtype = getattr(torch, info.sample_dtype) if info.sample_dtype else None
     model.class_names = info.class_names
-    _check_known(tensors, prefix)
+    _check_known(tensors)
     return Bundle(
         container.path.name.removesuffix(ENDING),
         model.to(device).eval(),
@@ -124,28 +131,65 @@ def _below(named: Mapping[str, T], prefix: str) -> dict[str, T]:
     }
 
 
-def _on_meta(
+def _without_numbers(
     info: Description, backbone: nn.Module | None, shapes: Mapping[str, tuple[int, ...]]
 ) -> Model:
-    """The model without numbers: nothing is allocated before the file shows that it has them."""
+    """The model on torch's meta device, which has shapes and no memory.
+
+    It has memory only after the file has shown that it holds every tensor.
+    """
+    most = min(2 * len(shapes) + 64, _MOST_TENSORS)  # some are made twice
+    copies = method(info.method).copies(info.config)
+    if copies > max(1, len(shapes)):
+        raise InputError(f"{copies:,} networks cannot be in {len(shapes)} tensors")
     try:
-        with torch.device("meta"):
-            return _build(info, backbone, shapes)
+        with torch.device("meta"), _limited_tensors(most):
+            model = _build(info, backbone, copies)
     except InputError:
         raise
     except (RuntimeError, ValueError, TypeError, OverflowError) as error:  # by torch, of a setting
         reason = str(error).partition("\n")[0]
         raise InputError(f"the model that is described cannot be built: {reason}") from error
+    width = getattr(model.backbone, "num_features", info.num_features)
+    if width != info.num_features:
+        raise InputError(
+            f"the backbone has {width} features, but the header says {info.num_features}"
+        )
+    return model
 
 
-def _build(
-    info: Description, backbone: nn.Module | None, shapes: Mapping[str, tuple[int, ...]]
-) -> Model:
+@contextmanager
+def _limited_tensors(most: int) -> Iterator[None]:
+    """Refuse modules of this thread that have more parameters and buffers than a file can hold.
+
+    So a description of a million layers ends after as many as the file may have.
+
+    Args:
+        most: tensors that may be made.
+    """
+    thread, made = threading.get_ident(), 0
+
+    def count(_module: nn.Module, _name: str, value: Tensor | None) -> None:
+        nonlocal made
+        if value is not None and threading.get_ident() == thread:
+            made += 1
+        if made > most:
+            raise InputError("the model that is described has more tensors than the file")
+
+    hooks = [
+        torch.nn.modules.module.register_module_parameter_registration_hook(count),
+        torch.nn.modules.module.register_module_buffer_registration_hook(count),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _build(info: Description, backbone: nn.Module | None, copies: int) -> Model:
     """The model before its weights."""
-    copies = method(info.method).copies(info.config)
-    if copies > max(1, len(shapes)):
-        raise InputError(f"{copies} networks cannot be in {len(shapes)} tensors")
-    module = _backbone(info, backbone, shapes)
+    module = _backbone(info, backbone)
     alone = copies > 1 and isinstance(module, nn.Module) and not isinstance(module, Stack)
     with torch.random.fork_rng(devices=[]):
         model = build_model(
@@ -157,16 +201,14 @@ def _build(
             **({} if info.backbone is None or backbone is not None else info.backbone.arguments()),
         )
     if info.channels is not None:
-        model.input_mean = torch.zeros(_checked_count(info.channels, shapes))
+        model.input_mean = torch.zeros(info.channels)
         model.input_std = torch.ones(info.channels)
     if info.temperature:
         model.log_temperature = torch.zeros(())
     return model.double() if info.dtype == "float64" else model
 
 
-def _backbone(
-    info: Description, given: nn.Module | None, shapes: Mapping[str, tuple[int, ...]]
-) -> nn.Module | str:
+def _backbone(info: Description, given: nn.Module | None) -> nn.Module | str:
     if given is not None:
         module = given.backbone if isinstance(given, Model) else given
         if not isinstance(module, nn.Module):
@@ -181,21 +223,15 @@ def _backbone(
             f"its backbone is a {info.network} of somebody's own, which is not in the file: give "
             "load(..., backbone=<a module like it>), or --backbone package.module:name"
         )
-    for name, value in info.backbone.options.items():
-        layers = len(value) if isinstance(value, list) else value if name == "depth" else 0
-        if layers > len(shapes):  # each has a tensor, and takes its time to be made
-            raise InputError(f"{layers:,} layers cannot be in {len(shapes)} tensors")
-        if isinstance(value, int):
-            _checked_count(value, shapes)
     return info.backbone.name
 
 
-def _checked_count(value: int, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """A size of a network that can be in a file: it is not built before that is known."""
-    largest = max((size for shape in shapes.values() for size in shape), default=0)
-    if value > max(largest * 4096, 1 << 16):
-        raise InputError(f"a size of {value:,} does not go with the tensors of the file")
-    return value
+def _allocate(model: Model) -> None:
+    """Memory for all that is on the meta device; a backbone that was given has its own."""
+    for part in model.modules():
+        own = [*part.parameters(recurse=False), *part.buffers(recurse=False)]
+        if any(each.is_meta for each in own):
+            part.to_empty(device="cpu", recurse=False)
 
 
 def _check_fit(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -238,17 +274,29 @@ def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
         raise InputError(
             f"the policy has {len(policy.class_names)} class names for {info.num_classes} classes"
         )
-    lacking = [name for name in _FACTS if name not in policy.facts]
-    if lacking:
-        raise InputError(f"header.policy.facts: {lacking[0]} is missing")
+    _check_facts(policy.facts)
     return policy
 
 
-def _check_known(tensors: Mapping[str, Tensor], prefix: str) -> None:
+def _check_facts(facts: Mapping[str, float]) -> None:
+    """Refuse what the summary of a policy could not tell."""
+    needed = (*_FACTS, *(_SEEN if "coverage" in facts else ()))
+    lacking = [name for name in needed if name not in facts]
+    if lacking:
+        raise InputError(f"header.policy.facts: {lacking[0]} is missing")
+    for name, value in facts.items():
+        undefined = name == "error" and math.isnan(value)  # of none that are accepted
+        if not undefined and not 0 <= value <= _LARGEST_FACT:
+            raise InputError(
+                f"header.policy.facts.{name}: expected a number from 0 to {_LARGEST_FACT:g}, got "
+                f"{value:g}"
+            )
+
+
+def _check_known(tensors: Mapping[str, Tensor]) -> None:
     """Refuse tensors that nobody asks for: the file says more than is understood."""
-    known = (prefix, POLICY, CALIBRATION, REFERENCE)
     for name in tensors:
-        if not name.startswith(known):
+        if not name.startswith((MODEL, POLICY, CALIBRATION, REFERENCE)):
             raise InputError(f"there is no use for the tensor {name}")
 
 

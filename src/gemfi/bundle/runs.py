@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
@@ -90,7 +91,7 @@ def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
         calibration = task.calibration
         if wanted.needs_ood:
             policy = _fitted(run.model, task, wanted)
-    return make_bundle(
+    made = make_bundle(
         run.folder.name,
         run.model,
         calibration=calibration,
@@ -101,13 +102,15 @@ def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
         metrics={"validation": run.metrics().get("validation", {}).get("id", {})},
         provenance=provenance,
     )
+    return replace(made, run=run.folder)
 
 
 def fit_policy(bundle: Bundle, goal: Goal) -> Policy:
     """A policy for a goal: from what the bundle remembers, or from the data of the run.
 
     Args:
-        bundle: of a model.
+        bundle: of a model. One from a file may name a task of gemfi as its data, but no path: that
+            could be any file of whoever opens it.
         goal: youden and costs need the data, which must be at hand, and those of the time of
             training.
     """
@@ -120,6 +123,12 @@ def fit_policy(bundle: Bundle, goal: Goal) -> Policy:
             "fit one with Policy.fit, and save it with policy="
         )
     spec = RunSpec.from_plain(origin["spec"], f"{bundle.name}: spec")
+    if bundle.run is None and spec.task not in TASKS:
+        raise InputError(
+            f"a policy for {goal} needs the data of training; {bundle.name} says that they are at "
+            f"{spec.task}, and a path that a file names is not opened: give the folder of the run "
+            "in place of the file, or fit one with Policy.fit, and save it with policy="
+        )
     facts = from_plain(TaskFacts, origin["facts"], f"{bundle.name}: facts")
     return _fitted(bundle.model, _task(spec, facts, bundle.name), goal)
 

@@ -22,12 +22,14 @@ from gemfi.cli.bundles import bundle, show
 from gemfi.cli.data import DATA_COMMANDS
 from gemfi.cli.export import export
 from gemfi.cli.methods import methods
+from gemfi.cli.output import printable_output
 from gemfi.cli.parsing import parse
 from gemfi.cli.predict import predict
 from gemfi.cli.runs import evaluate, train
 from gemfi.cli.serve import serve
 from gemfi.demo import command
 from gemfi.errors import CheckFailedError, GemfiError, GemfiWarning
+from gemfi.printable import printable
 from gemfi.training.interrupt import Terminated, terminable
 
 
@@ -90,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (GemfiError, OSError) as error:
-        print(f"gemfi: error: {error}", file=sys.stderr)
+        print(f"gemfi: error: {printable(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, CheckFailedError) else 2
     except KeyboardInterrupt as error:
         print("gemfi: stopped", file=sys.stderr)
@@ -105,7 +107,7 @@ def warnings_in_one_line() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, GemfiWarning):
-            print(f"gemfi: warning: {message}", file=sys.stderr)
+            print(f"gemfi: warning: {printable(str(message))}", file=sys.stderr)
         else:
             usual(message, category, *rest)
 
@@ -121,4 +123,6 @@ def _run(arguments: list[str]) -> None:
         prog = f"gemfi {arguments[0]}"
         text, commands = GROUPS[arguments[0]]
         arguments = arguments[1:]
-    parse(commands, arguments, prog, text)()
+    call = parse(commands, arguments, prog, text)
+    with printable_output():
+        call()

@@ -11,6 +11,7 @@ from gemfi.bundle import fit_policy, open_model
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import CheckFailedError
+from gemfi.printable import printable
 from gemfi.scoring import Scored, score_files
 from gemfi.scoring.inputs import find_inputs
 from gemfi.scoring.scoring import SHOWN
@@ -78,7 +79,7 @@ def predict(
 
 def _shown(scored: Scored, out: str | None) -> str:
     counts = scored.verdicts or scored.labels
-    common = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(6))
+    common = ", ".join(f"{printable(name)} {count:,}" for name, count in counts.most_common(6))
     total = f"{scored.count:,} input{'s' if scored.count != 1 else ''}: {common or 'none read'}"
     if out is not None:
         return f"{total}\nWrote {out}."
@@ -107,4 +108,4 @@ def _table(scored: Scored) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))

@@ -25,7 +25,7 @@ from gemfi.sealed import CHECKSUM, UNSEALED, Seal
 REMEDY: Final = "delete it to start the run again"
 _FORMAT: Final = 3  # 1 had no augmentation and no normalisation; 2 no checksum and no threads
 _KEY: Final = "gemfi-checkpoint"
-_SEAL: Final = Seal(_KEY, REMEDY)
+_SEAL: Final = Seal(_KEY, REMEDY, read=json.loads)  # counters may be NaN
 _SHOWN: Final = 300  # characters of what is wrong
 
 
