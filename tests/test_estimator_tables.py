@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 import gemfi
+from gemfi.data import Split
 from gemfi.errors import GemfiWarning, InputError
 from gemfi.estimator import GEMClassifier
 from gemfi.estimator.budget import split_parts
@@ -345,3 +346,13 @@ def test_how_many_columns_must_be_far(columns: int, far: int, expected: bool) ->
     x[:4] = 0
     assert not is_on_another_scale(x, mean, std)  # four rows of five
     assert not is_on_another_scale(torch.full((20, columns), 29.0), mean, std)
+
+
+def test_unfamiliar_data_are_on_another_scale_on_purpose() -> None:
+    x, y = load_wine(return_X_y=True)
+    model = quick(max_steps=2).fit(x, y).model_
+    far = torch.from_numpy(100 * x)
+    model.predict(Split(far, None, "ood-test", "far"))
+    for asked in (far, Split(far, torch.from_numpy(y), "test", "far")):
+        with pytest.warns(GemfiWarning, match="another scale"):
+            model.predict(asked)

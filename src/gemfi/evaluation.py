@@ -67,7 +67,7 @@ def evaluate(model: Model, test: Split, ood: Mapping[str, Split] | None = None) 
     used = {kind: SCORES[name] for kind, name in model.head.named_scores.items()}
     belief = model.predict(test.x)
     inside = {kind: score(belief) for kind, score in used.items()}
-    beliefs = {name: model.predict(split.x) for name, split in ood.items()}
+    beliefs = {name: model.predict(split) for name, split in ood.items()}
     return Evaluation(
         method=model.head.info.name,
         classification=metrics.classification_metrics(belief.log_probs(), test.labels),

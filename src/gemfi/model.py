@@ -161,7 +161,9 @@ class Model(nn.Module):
             batch_size: how many at a time.
         """
         passes = evaluating(self).passes(x, batch_size)
-        return Belief.cat([belief for _, belief in passes]).to(torch.float64)
+        belief = Belief.cat([belief for _, belief in passes]).to(torch.float64)
+        self._warn_of_scale(x)
+        return belief
 
     @torch.no_grad()
     def embed(self, x: Inputs, batch_size: int = 512) -> Tensor:
@@ -204,17 +206,19 @@ class Model(nn.Module):
         if x.dtype == torch.uint8:
             return x
         parameter = next(self.parameters(), None)
-        x = x if parameter is None else x.to(parameter.dtype)
-        if not (isinstance(inputs, Split) and inputs.role in OOD_ROLES):
-            self._warn_of_scale(x)
-        return x
+        return x if parameter is None else x.to(parameter.dtype)
 
-    def _warn_of_scale(self, x: Tensor) -> None:
+    def _warn_of_scale(self, inputs: Inputs) -> None:
         """Tell that rows have probably skipped a preprocessing step."""
         mean, std = self.input_mean, self.input_std
-        if mean is None or std is None or x.ndim != 2 or x.shape[1] != len(mean):
+        if isinstance(inputs, Split):
+            if inputs.role in OOD_ROLES:
+                return  # on another scale, maybe, and meant so
+            inputs = inputs.x
+        x = torch.as_tensor(inputs)
+        if mean is None or std is None or x.ndim != 2:
             return
-        if is_on_another_scale(x, mean, std):
+        if is_on_another_scale(x.to(mean), mean, std):
             warnings.warn(_ANOTHER_SCALE, GemfiWarning, stacklevel=user_level())
 
     def _check_scale(self, x: Tensor) -> None:

@@ -326,6 +326,7 @@ REVIEWED = {
     "model.py Model.embed": "asks",
     "model.py Model._feature_batches": "asks",
     "model.py Model._checked": "asks",
+    "model.py Model._warn_of_scale": "asks",
     "methods/mc_dropout.py monte_carlo": "asks",
     "detectors/base.py observe": "asks",
     "decisions/readings.py read_belief": "compares labels, for Policy.fit and operating_points",
