@@ -112,9 +112,9 @@ def test_a_run_without_arrays_is_told_from_one_without_the_number(tmp_path: Path
     assert isinstance(cell, Value)
     assert (cell.mean, cell.n, cell.missing, cell.unseen) == (2.5, 2, 0, 1)
     assert cell.remark == "2 of 3 runs: the arrays of the others are not here"
-    rows_of = (Row("a", (cell,)), Row("b", (Value(9.0),)))  # its runs are no worse for that
+    rows_of = (Row("a", (cell,)), Row("b", (Value(9.0, n=3),)))
     table = Table("t", "T", (Column("NLL", better="low"),), rows_of)
-    assert marks(table) == {(0, 0): "best", (1, 0): "second"}
+    assert marks(table) == {(1, 0): "second"}  # it competes with what it has, and is not marked
 
 
 # -- learning rates -------------------------------------------------------------------------------
