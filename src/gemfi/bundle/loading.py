@@ -24,6 +24,7 @@ from gemfi.decisions import Policy, Readings
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import method
 from gemfi.model import Model, build_model
+from gemfi.randomness import forked_generator
 
 T = TypeVar("T")
 
@@ -147,7 +148,7 @@ def _build(
         raise InputError(f"{copies} networks cannot be in {len(shapes)} tensors")
     module = _backbone(info, backbone, shapes)
     alone = copies > 1 and isinstance(module, nn.Module) and not isinstance(module, Stack)
-    with torch.random.fork_rng(devices=[]):
+    with forked_generator():
         model = build_model(
             info.method,
             module,

@@ -17,6 +17,7 @@ from gemfi.estimator.inputs import Scaling
 from gemfi.methods import GEMConfig
 from gemfi.methods import method as method_named
 from gemfi.model import Model, build_model
+from gemfi.randomness import forked_generator
 
 
 def draw_seed(random_state: int | np.random.RandomState | None) -> int:
@@ -53,8 +54,7 @@ def build(
         backbone = copy.deepcopy(backbone)
     else:
         given = input_options(backbone, tuple(example.shape[1:])) | given
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with forked_generator(seed):
         return build_model(method, backbone, num_classes, config=config, example=example, **given)
 
 

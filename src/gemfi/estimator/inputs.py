@@ -13,6 +13,8 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from gemfi import scores
+from gemfi.belief import Belief
 from gemfi.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -29,6 +31,16 @@ def without_torch(data: Any) -> Any:
         return data
     tensor = data.detach().cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def columns_of(belief: Belief) -> dict[str, Floats]:
+    """Every uncertainty of a belief by name: the decomposition, then the scores that it has."""
+    parts = scores.uncertainty(belief)
+    names = ("total", "aleatoric", "within", "between", "epistemic")
+    found: dict[str, Floats] = {name: getattr(parts, name).numpy() for name in names}
+    for name in scores.available(belief):
+        found[name] = scores.SCORES[name](belief).numpy()
+    return found
 
 
 def as_frame(columns: dict[str, Floats], index: Any) -> Any:

@@ -18,7 +18,13 @@ _ALIKE = 1e-9  # a smaller range of log-probabilities is none
 _STEPS = 100
 
 
-def smoothed_temperature(log_probs: Tensor, labels: Tensor, pseudo: float = PSEUDO) -> float:
+def smoothed_temperature(
+    log_probs: Tensor,
+    labels: Tensor,
+    pseudo: float = PSEUDO,
+    *,
+    weight: Tensor | None = None,
+) -> float:
     """Log T of the smallest NLL of p^(1/T), as if half a sample more had a label drawn at random.
 
     Twenty validation samples that are all right say that errors are rare, not that there are none:
@@ -30,15 +36,20 @@ def smoothed_temperature(log_probs: Tensor, labels: Tensor, pseudo: float = PSEU
         log_probs: (n, C) log-probabilities of validation data, n at least 1.
         labels: (n,) their classes.
         pseudo: m.
+        weight: (n,) of the samples; None where all count alike.
     """
     values = log_probs.to(torch.float64).clamp_min(_SMALLEST)
     share = pseudo / (len(values) + pseudo)
     hard = functional.one_hot(labels, values.shape[1]).to(values.dtype)
     target = (1 - share) * hard + share / values.shape[1]
-    wanted = float((target * values).sum(dim=1).mean())
+    shares = (
+        torch.full((len(values),), 1 / len(values)) if weight is None else weight / weight.sum()
+    )
+    shares = shares.to(values.dtype)
+    wanted = float(shares @ (target * values).sum(dim=1))
 
     def slope(beta: float) -> float:
-        mean = (torch.softmax(beta * values, dim=1) * values).sum(dim=1).mean()
+        mean = shares @ (torch.softmax(beta * values, dim=1) * values).sum(dim=1)
         return float(mean) - wanted
 
     if float((values.amax(dim=1) - values.amin(dim=1)).max()) < _ALIKE:

@@ -19,6 +19,7 @@ from gemfi import checks
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, Head, MethodInfo, Progress
+from gemfi.randomness import forked_generator
 from gemfi.spectral import Linear
 
 if TYPE_CHECKING:
@@ -131,8 +132,7 @@ def monte_carlo(
     modes = [(module, module.training) for module in model.modules()]
     hooks = [layer.register_forward_pre_hook(_switch_on) for layer in layers]
     try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            torch.manual_seed(seed)
+        with forked_generator(seed):
             return _joined([model.predict(x, batch_size) for _ in range(passes)])
     finally:
         for hook in hooks:
