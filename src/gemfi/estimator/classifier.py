@@ -36,14 +36,14 @@ from gemfi.estimator.inputs import (
     joined,
     without_torch,
 )
-from gemfi.estimator.temperature import smoothed_temperature
+from gemfi.estimator.temperature import shrunk_temperature
 from gemfi.estimator.threads import choose_threads, limited_threads
 from gemfi.estimator.weighting import ClassWeight, total_weight
 
 Floats = npt.NDArray[np.float64]
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
-_LEARNING_RATE: Final = 2e-3
+_LEARNING_RATE: Final = 1e-3
 _PATIENCE: Final = 10
 
 
@@ -75,7 +75,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone: a name in `BACKBONES`, or a module that returns (B, D), of which a copy is
             trained.
         backbone_options: arguments of a backbone given by name, such as `{"width": 256}`; its
-            input size follows from the data.
+            input size follows from the data, and `mlp` has a depth of 2 unless it says otherwise.
         config: the method's configuration; None for its default, but for rows the density of
             the GEM family is one of the features and not of their directions
             (`density_space="raw"`), so that rows far from the data are unfamiliar.
@@ -88,7 +88,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: None, `balanced` (each class counts as much as any other), or a dict of
             weights by class, 1 where it names none. It multiplies `sample_weight`.
         learning_rate: the largest; it falls to zero along a cosine.
-        weight_decay: of AdamW.
+        weight_decay: of AdamW; None for 3 up to 1,000 training rows and 3,000/N beyond, and 10⁻⁴
+            for images.
         validation_fraction: share that is held out for scales and temperature; None as above.
         calibration_fraction: share that is held out for decisions; likewise.
         n_threads: of torch, during the fit; None for one thread where X is rows and the network
@@ -123,7 +124,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         patience: int | None = _PATIENCE,
         class_weight: ClassWeight = None,
         learning_rate: float = _LEARNING_RATE,
-        weight_decay: float = 1e-4,
+        weight_decay: float | None = None,
         validation_fraction: float | None = None,
         calibration_fraction: float | None = None,
         n_threads: int | None = None,
@@ -384,7 +385,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.log_temperature_ = 0.0
         if len(held):
             log_probs, labels = map(torch.from_numpy, (self._log_probs(held.x), held.labels))
-            self.log_temperature_ = smoothed_temperature(log_probs, labels, weight=held.weights)
+            self.log_temperature_ = shrunk_temperature(log_probs, labels, weight=held.weights)
             self.model_.set_temperature(self.log_temperature_)
 
     def _beliefs(self, x: Array) -> Iterator[Belief]:

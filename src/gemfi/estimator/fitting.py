@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gemfi.data import Role, Split
 from gemfi.errors import InputError
-from gemfi.estimator.budget import FEWEST, Budget, Parts
+from gemfi.estimator.budget import FEWEST, Budget, Parts, default_decay
 from gemfi.estimator.inputs import Array, Scaling
 from gemfi.model import Model
 from gemfi.training import FitResult, TrainConfig, fit
@@ -61,9 +61,10 @@ def without_zeros(samples: Samples, classes: Array) -> tuple[Samples, Array]:
     kept = samples.rows(samples.weight > 0)
     present, labels = np.unique(kept.labels, return_inverse=True)
     if len(present) < 2:
+        only = classes[present].tolist()[0]
         raise InputError(
-            f"all samples of weight above 0 are of class {classes[present[0]]!r}; a classifier "
-            "needs at least two classes"
+            f"all samples of weight above 0 are of class {only!r}; a classifier needs at least two "
+            "classes"
         )
     return replace(kept, labels=labels.astype(np.int64)), classes[present]
 
@@ -77,7 +78,7 @@ def train(
     *,
     patience: int | None,
     learning_rate: float,
-    weight_decay: float,
+    weight_decay: float | None,
     seed: int,
     progress: bool,
 ) -> FitResult:
@@ -91,7 +92,7 @@ def train(
         budget: how long to train, and in which batches.
         patience: epochs without a better one before training stops; None keeps the last epoch.
         learning_rate: the largest.
-        weight_decay: of AdamW.
+        weight_decay: of AdamW; None for `default_decay`.
         seed: of the run.
         progress: whether to show a bar.
     """
@@ -104,6 +105,8 @@ def train(
     assert train_split is not None  # noqa: S101 - every class keeps a sample
     if validation is None:
         patience = None
+    if weight_decay is None:
+        weight_decay = default_decay(len(seen), samples.x.ndim)
     config = TrainConfig(
         epochs=budget.epochs,
         batch_size=budget.batch_size,

@@ -47,7 +47,7 @@ def _read(sample_weight: Any, samples: int) -> Floats | None:
             f"{found.shape}"
         )
     if not (np.isfinite(found) & (found >= 0)).all() or not found.any():
-        raise InputError("sample_weight must be finite and not negative, with some above 0")
+        raise InputError("sample_weight must be finite and not negative, and not all of them zero")
     return found
 
 

@@ -29,12 +29,10 @@ def row_weights(
     train: Split, validation: Split | None, sample_weight: Any, validation_weight: Any
 ) -> RowWeights:
     """The weights of a run, checked."""
-    found = RowWeights(
+    return RowWeights(
         _checked(sample_weight, train, "sample_weight"),
         _checked(validation_weight, validation, "validation_weight"),
     )
-    _check_drawn(train, found.train)
-    return found
 
 
 def _checked(weight: Any, split: Split | None, name: str) -> Tensor | None:
@@ -56,25 +54,8 @@ def _checked(weight: Any, split: Split | None, name: str) -> Tensor | None:
             f"{split.name!r}, got shape {tuple(found.shape)}"
         )
     if not bool((found.isfinite() & (found >= 0)).all()) or not 0 < float(found.sum()) < torch.inf:
-        raise InputError(f"{name} must be finite and not negative, with some above 0")
+        raise InputError(f"{name} must be finite and not negative, and not all of them zero")
     return None if bool((found == found[0]).all()) else found
-
-
-def _check_drawn(split: Split, weight: Tensor | None) -> None:
-    """Refuse weights under which a class would not be seen in every epoch."""
-    if weight is None:
-        return
-    expected = _copies(weight).new_zeros(int(split.labels.max()) + 1)
-    expected.index_add_(0, split.labels.cpu(), _copies(weight))
-    present = split.class_counts[: len(expected)].cpu() > 0
-    rare = (present & (expected < 1)).nonzero()[:, 0]
-    if len(rare):
-        worst = int(rare[0])
-        raise InputError(
-            f"class {worst} of split {split.name!r} has {float(expected[worst]) / len(split):.2g} "
-            f"of the total weight, which is less than one of {len(split)} samples: raise its "
-            "weights, or leave the class out"
-        )
 
 
 def epoch_rows(labels: Tensor, weight: Tensor | None, seed: int, epoch: int) -> Tensor:
@@ -96,10 +77,17 @@ def epoch_rows(labels: Tensor, weight: Tensor | None, seed: int, epoch: int) -> 
 
 
 def as_drawn(split: Split, weight: Tensor | None, seed: int) -> Split:
-    """A split as statistics see it: one draw of its rows, or itself without weights."""
+    """A split as statistics see it: one draw of its rows, or itself without weights.
+
+    A class too light to be drawn has one row, its heaviest: densities need every class.
+    """
     if weight is None:
         return split
-    return split.subset(epoch_rows(split.labels, weight, seed, _STATISTICS))
+    labels = split.labels.cpu()
+    rows = epoch_rows(labels, weight, seed, _STATISTICS)
+    missing = sorted(set(labels.tolist()) - set(labels[rows].tolist()))
+    heaviest = [int(torch.where(labels == each, weight, -1.0).argmax()) for each in missing]
+    return split.subset(torch.cat([rows, torch.tensor(heaviest, dtype=torch.int64)]))
 
 
 def _copies(weight: Tensor) -> Tensor:
