@@ -12,11 +12,15 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gemfi.errors import InputError
 
 T = TypeVar("T")
+
+LATER: Final = {"later": True}
+"""Metadata of a field that is younger than kept records: plain values leave its default out, so
+that the keys of those records stay what they are."""
 
 _NUMBERS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 
@@ -24,7 +28,11 @@ _NUMBERS = {bool: "true or false", int: "an integer", float: "a number", str: "a
 def to_plain(value: Any) -> Any:
     """Dataclasses and mappings as dicts, tuples as lists; everything else as it is."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: to_plain(getattr(value, each.name)) for each in fields(value)}
+        return {
+            each.name: to_plain(getattr(value, each.name))
+            for each in fields(value)
+            if not ("later" in each.metadata and getattr(value, each.name) == each.default)
+        }
     if isinstance(value, Mapping):
         return {str(key): to_plain(inner) for key, inner in value.items()}
     return [to_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -22,7 +22,7 @@ from gemfi.outliers import OutlierConfig
 from gemfi.training import TrainConfig, fit
 from gemfi.training.batches import permutation
 from gemfi.training.folder import CHECKPOINT
-from support.kills import Killed, kill_at
+from support.runs import Killed, kill_at
 
 AUXILIARY = OutlierConfig(kind="auxiliary", ratio=0.3, scrambled=0.0, ramp=0.0)
 ALL = Augmentation(crop=2, flip=0.5, rotation=15, jitter=0.4, erase=0.5)

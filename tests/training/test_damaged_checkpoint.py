@@ -24,7 +24,7 @@ from gemfi.training import TrainConfig, fit
 from gemfi.training.checkpoint import load_counters, load_snapshot
 from gemfi.training.folder import CHECKPOINT, LOG
 from support.checkpoints import header_of, rewrite, tensors_of, write
-from support.kills import Killed, kill_at
+from support.runs import Killed, kill_at
 
 TASK = two_moons(n=120)
 STEPS = 3 * 4

@@ -27,7 +27,7 @@ from gemfi.training.folder import CHECKPOINT, LOCK, LOG
 from gemfi.training.interrupt import Terminated
 from gemfi.training.optimizer import make_optimizer
 from gemfi.training.step import TrainingStep
-from support.kills import Killed, kill_at
+from support.runs import Killed, assert_same, kill_at, timeless
 
 TASK = two_moons(n=120)
 CONFIG = TrainConfig(epochs=3, batch_size=32, learning_rate=5e-3)
@@ -41,13 +41,6 @@ def build(name: str = "gem-fi", seed: int = 0) -> Model:
 
 def train(model: Model, config: TrainConfig = CONFIG, **more: Any) -> Any:
     return fit(model, TASK.train, TASK.validation, config, progress=False, **more)
-
-
-def assert_same(one: nn.Module, other: nn.Module) -> None:
-    mine, theirs = one.state_dict(), other.state_dict()
-    assert mine.keys() == theirs.keys()
-    different = [name for name in mine if not torch.equal(mine[name], theirs[name])]
-    assert not different
 
 
 @pytest.mark.parametrize("name", list(METHODS))
@@ -206,10 +199,6 @@ def test_a_run_killed_at_any_step_resumes_bit_for_bit(tmp_path: Path, every: int
         assert result.resumed_at == (step // (every or 4)) * (every or 4)
         assert timeless(result.history) == timeless(expected.history)
         assert timeless(read(folder / LOG)) == timeless([json.loads(x) for x in log.splitlines()])
-
-
-def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
 def read(path: Path) -> list[dict[str, Any]]:

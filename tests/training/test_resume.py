@@ -20,7 +20,7 @@ from gemfi.training.checkpoint import load_counters
 from gemfi.training.folder import CHECKPOINT, LOCK, LOG
 from gemfi.training.log import RunLog
 from support.disks import full_disk
-from support.kills import Killed, kill_at
+from support.runs import Killed, kill_at
 
 TASK = two_moons(n=120)
 CONFIG = TrainConfig(epochs=3, batch_size=32, checkpoint_steps=1)  # of 4 steps each

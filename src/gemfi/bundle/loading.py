@@ -26,6 +26,7 @@ from gemfi.decisions import Policy, Readings
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import method
 from gemfi.model import Model, build_model
+from gemfi.randomness import forked_generator
 
 T = TypeVar("T")
 
@@ -191,7 +192,7 @@ def _build(info: Description, backbone: nn.Module | None, copies: int) -> Model:
     """The model before its weights."""
     module = _backbone(info, backbone)
     alone = copies > 1 and isinstance(module, nn.Module) and not isinstance(module, Stack)
-    with torch.random.fork_rng(devices=[]):
+    with forked_generator():
         model = build_model(
             info.method,
             module,

@@ -20,12 +20,12 @@ from torch import nn
 from gemfi import checks
 from gemfi.belief import Belief
 from gemfi.bundle import save
-from gemfi.data import Role, Split
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.decisions.conformal import least_samples
 from gemfi.errors import GemfiWarning, InputError
-from gemfi.estimator.budget import FEWEST, Budget, Parts, choose_budget, split_parts
+from gemfi.estimator.budget import FEWEST, Parts, choose_budget, split_parts
 from gemfi.estimator.building import build, draw_seed, finished
+from gemfi.estimator.fitting import Samples, early_stopping_note, train, without_zeros
 from gemfi.estimator.inputs import (
     Array,
     Scaling,
@@ -36,13 +36,15 @@ from gemfi.estimator.inputs import (
     without_torch,
 )
 from gemfi.estimator.reading import Reading, check_inputs, check_training, encoded_labels
-from gemfi.estimator.temperature import smoothed_temperature
-from gemfi.training import TrainConfig, fit
+from gemfi.estimator.temperature import shrunk_temperature
+from gemfi.estimator.threads import choose_threads, limited_threads
+from gemfi.estimator.weighting import ClassWeight, total_weight
 
 Floats = npt.NDArray[np.float64]
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
-_LEARNING_RATE: Final = 2e-3
+_LEARNING_RATE: Final = 1e-3
+_PATIENCE: Final = 10
 
 
 class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -56,25 +58,24 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `fit` standardises columns (or channels of images), holds two parts out and trains on the rest:
 
-    - `validation_fraction`, for the scales of densities and energies and for the temperature of
-      the probabilities;
+    - `validation_fraction`, for the epoch that is kept, the scales of densities and energies and
+      the temperature of the probabilities;
     - `calibration_fraction`, for `decide`, and for nothing else.
 
     Each part is a tenth of the samples or 4·√N, whichever is less, and at least 20, in proportion
     to the classes. With fewer than 100 samples nothing is held out: the scales come from training
-    samples, there is no temperature, and `decide` needs `calibrate` first. A fraction of 0 holds
-    nothing out either.
+    samples, there is no temperature, the last epoch is kept, and `decide` needs `calibrate` first.
+    A fraction of 0 holds nothing out either.
 
-    No global random state is changed. Training draws from torch's global generator and puts it
-    back, so that two fits in two *threads* of one process would disturb each other; processes do
-    not.
+    No global random state is changed, and fits in several threads of one process take turns and
+    give what each gives alone (see `gemfi.fit`).
 
     Args:
         method: a name in `METHODS`.
         backbone: a name in `BACKBONES`, or a module that returns (B, D), of which a copy is
             trained.
         backbone_options: arguments of a backbone given by name, such as `{"width": 256}`; its
-            input size follows from the data.
+            input size follows from the data, and `mlp` has a depth of 2 unless it says otherwise.
         preprocessor: a transformer of scikit-learn, such as a `ColumnTransformer`, that X goes
             through wherever it is given; a copy is fitted on training samples. Not needed for
             scales, categories and missing values.
@@ -85,10 +86,17 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_steps: optimiser steps, at least those of one epoch; None for 5·N^0.7, from 60
             to 3,000.
         batch_size: samples a step; None for N/16, rounded to a power of two from 16 to 256.
+        patience: stop when so many epochs have not had a better NLL on the validation part, and
+            keep the best; None runs all epochs and keeps the last.
+        class_weight: None, `balanced` (each class counts as much as any other), or a dict of
+            weights by class, 1 where it names none. It multiplies `sample_weight`.
         learning_rate: the largest; it falls to zero along a cosine.
-        weight_decay: of AdamW.
+        weight_decay: of AdamW; None for 3 up to 1,000 training rows and 3,000/N beyond, and 10⁻⁴
+            for images.
         validation_fraction: share that is held out for scales and temperature; None as above.
         calibration_fraction: share that is held out for decisions; likewise.
+        n_threads: of torch, during the fit; None for one thread where X is rows and the network
+            small (batch times weights up to 2^28), and for torch's own setting elsewhere.
         random_state: an integer, a `RandomState`, or None for another result each time.
         verbose: 0 is silent, 1 shows a progress bar.
 
@@ -96,7 +104,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: (C,) the labels.
         n_features_in_: columns of X, or channels of images.
         feature_names_in_: names of the columns, where X had some.
-        n_iter_: epochs.
+        n_iter_: epochs that were run.
+        best_epoch_: the one that was kept, counted from 0; None where it is the last.
         n_steps_: optimiser steps.
         reading_: the fitted preprocessor, and the columns of a table with categories or
             missing values.
@@ -119,10 +128,13 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         max_steps: int | None = None,
         batch_size: int | None = None,
+        patience: int | None = _PATIENCE,
+        class_weight: ClassWeight = None,
         learning_rate: float = _LEARNING_RATE,
-        weight_decay: float = 1e-4,
+        weight_decay: float | None = None,
         validation_fraction: float | None = None,
         calibration_fraction: float | None = None,
+        n_threads: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -134,34 +146,45 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.max_steps = max_steps
         self.batch_size = batch_size
+        self.patience = patience
+        self.class_weight = class_weight
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.calibration_fraction = calibration_fraction
+        self.n_threads = n_threads
         self.random_state = random_state
         self.verbose = verbose
 
+    classes_: Array
+    calibration_: Readings | None
+
     # -- learning -------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on samples X with labels y.
 
         Args:
             X: rows (N, D) or images (N, C, H, W): an array, a data frame or a tensor. Of rows,
                 some numbers may be missing, and columns of a data frame may hold categories.
             y: (N,) labels of any type, of at least two classes.
+            sample_weight: (N,) how much each sample counts, not negative: 2 is a sample twice, 0
+                leaves it out. Training draws samples in proportion, and temperature and kept epoch
+                follow it; `decide` counts each calibration sample once: a copy proves nothing.
         """
         self._check_settings()
         given, names = check_training(self, X, y)
-        self.classes_, labels = encoded_labels(names)
+        classes, labels = encoded_labels(names)
+        weight = total_weight(without_torch(sample_weight), self.class_weight, names)
+        samples, self.classes_ = without_zeros(Samples(given, labels, weight), classes)
         seed = draw_seed(self.random_state)
-        parts = split_parts(labels, self.validation_fraction, self.calibration_fraction, seed)
-        self.reading_, x = Reading.fit(self.preprocessor, given, names, parts.train)
-        self._train(x, labels, parts, seed)
-        self._fit_temperature(x, labels, parts)
-        self.calibration_: Readings | None = None
-        if len(parts.calibration):
-            self.calibration_ = self._readings(x[parts.calibration], labels[parts.calibration])
+        shares = self.validation_fraction, self.calibration_fraction
+        parts = split_parts(samples.labels, *shares, seed)
+        self.reading_, x = Reading.fit(
+            self.preprocessor, samples.x, self.classes_[samples.labels], parts.train
+        )
+        with torch.inference_mode(mode=False):  # the weights have to be able to learn
+            self._fit(replace(samples, x=x), parts, seed)
         return self
 
     def calibrate(self, X: Any, y: Any) -> Self:
@@ -307,7 +330,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return getattr(self, "_sklearn_output_config", {}).get("transform", default)
 
     def _check_settings(self) -> None:
-        for name in ("epochs", "max_steps", "batch_size"):
+        for name in ("epochs", "max_steps", "batch_size", "patience", "n_threads"):
             if getattr(self, name) is not None:
                 checks.whole(name, getattr(self, name), 1)
         for name in ("validation_fraction", "calibration_fraction"):
@@ -323,59 +346,46 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.reading_.numbers(check_inputs(self, X, self.reading_))
 
-    def _train(self, x: Array, labels: Array, parts: Parts, seed: int) -> None:
-        scaling = Scaling.of(x[parts.train], self.reading_.columns)
-        classes = len(self.classes_)
-
-        def split(rows: Array, role: Role) -> Split | None:
-            if len(rows) == 0:
-                return None
-            y = torch.from_numpy(labels[rows])
-            return Split(scaling.apply(x[rows]), y, role, "X", classes)
-
-        train = split(parts.train, Role.TRAIN)
-        assert train is not None  # noqa: S101 - every class keeps a sample
-        budget = choose_budget(
-            len(train),
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            max_steps=self.max_steps,
-        )
+    def _fit(self, samples: Samples, parts: Parts, seed: int) -> None:
+        scaling = Scaling.of(samples.x[parts.train], self.reading_.columns)
+        fixed = {name: getattr(self, name) for name in ("batch_size", "epochs", "max_steps")}
+        budget = choose_budget(len(parts.train), **fixed)
         model = build(
             self.method,
             self.backbone,
             self.backbone_options,
-            classes,
+            len(self.classes_),
             config=self.config,
-            example=train.x[:2],
+            example=scaling.apply(samples.x[parts.train[:2]]),
             seed=seed,
         )
-        result = fit(
-            model,
-            train,
-            split(parts.validation, Role.VALIDATION),
-            self._train_config(budget, seed),
-            progress=bool(self.verbose),
-        )
-        self.model_ = finished(model, scaling)
-        self.n_iter_, self.n_steps_ = budget.epochs, result.steps
-        self.history_, self.notes_ = result.history, result.notes
+        threads = self.n_threads or choose_threads(model, budget.batch_size, samples.x.ndim)
+        with limited_threads(threads):
+            result = train(
+                model,
+                samples,
+                parts,
+                scaling,
+                budget,
+                patience=self.patience,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                seed=seed,
+                progress=bool(self.verbose),
+            )
+            self.model_ = finished(model, scaling)
+            self._fit_temperature(samples.rows(parts.validation))
+            held = samples.rows(parts.calibration)
+            self.calibration_ = self._readings(held.x, held.labels) if len(held) else None
+        self.n_iter_, self.best_epoch_ = len(result.history), result.best_epoch
+        self.n_steps_, self.history_ = result.history[-1]["step"], result.history
+        self.notes_ = [*result.notes, *early_stopping_note(self.patience, len(parts.validation))]
 
-    def _train_config(self, budget: Budget, seed: int) -> TrainConfig:
-        return TrainConfig(
-            epochs=budget.epochs,
-            batch_size=budget.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            seed=seed,
-        )
-
-    def _fit_temperature(self, x: Array, labels: Array, parts: Parts) -> None:
+    def _fit_temperature(self, held: Samples) -> None:
         self.log_temperature_ = 0.0
-        if len(parts.validation):
-            log_probs = torch.from_numpy(self._log_probs(x[parts.validation]))
-            of_them = torch.from_numpy(labels[parts.validation])
-            self.log_temperature_ = smoothed_temperature(log_probs, of_them)
+        if len(held):
+            log_probs, labels = map(torch.from_numpy, (self._log_probs(held.x), held.labels))
+            self.log_temperature_ = shrunk_temperature(log_probs, labels, weight=held.weights)
             self.model_.set_temperature(self.log_temperature_)
 
     def _beliefs(self, x: Array) -> Iterator[Belief]:

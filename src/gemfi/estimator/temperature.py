@@ -1,4 +1,4 @@
-"""The temperature of few samples, which may all be right."""
+"""The temperature of few samples, which say little about it."""
 
 from __future__ import annotations
 
@@ -7,48 +7,43 @@ from typing import Final
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from gemfi.calibration import HIGHEST, LOWEST
 
-PSEUDO: Final = 0.5
-"""Samples with a label of no class in particular that are added to those at hand."""
+PRIOR: Final = 0.15
+"""Standard deviation of log T before any sample is seen."""
 _SMALLEST = -1e3  # log-probability that counts for less
-_ALIKE = 1e-9  # a smaller range of log-probabilities is none
 _STEPS = 100
 
 
-def smoothed_temperature(log_probs: Tensor, labels: Tensor, pseudo: float = PSEUDO) -> float:
-    """Log T of the smallest NLL of p^(1/T), as if half a sample more had a label drawn at random.
+def shrunk_temperature(
+    log_probs: Tensor, labels: Tensor, prior: float = PRIOR, *, weight: Tensor | None = None
+) -> float:
+    """The most probable log T, if log T ~ N(0, prior²) and labels are drawn from p^(1/T).
 
-    Twenty validation samples that are all right say that errors are rare, not that there are none:
-    the plain fit (`gemfi.calibration.fit_temperature`) would make every prediction certain. Here
-    each target is (1 − ε)·one-hot + ε/C with ε = m/(n + m), so that the NLL, which is convex in
-    β = 1/T, has its minimum at a finite β. Of many samples both fits are the same.
+    Forty validation samples, by which the epoch was chosen too, are easily luckier than the rest:
+    the plain fit (`gemfi.calibration.fit_temperature`) would then make every prediction far too
+    certain. With u = −log T the derivative of the negative log posterior is n·e^u·g(u) + u/prior²,
+    where g, the slope of the NLL in 1/T, rises: its root lies on the side of 0 that g(0) points to.
+    Of many samples both fits are the same.
 
     Args:
         log_probs: (n, C) log-probabilities of validation data, n at least 1.
         labels: (n,) their classes.
-        pseudo: m.
+        prior: standard deviation of log T.
+        weight: (n,) of the samples; None where all count alike.
     """
     values = log_probs.to(torch.float64).clamp_min(_SMALLEST)
-    share = pseudo / (len(values) + pseudo)
-    hard = functional.one_hot(labels, values.shape[1]).to(values.dtype)
-    target = (1 - share) * hard + share / values.shape[1]
-    wanted = float((target * values).sum(dim=1).mean())
+    copies = torch.ones(len(values), dtype=torch.float64)
+    copies = copies if weight is None else weight * (len(values) / weight.sum())
+    wanted = values.gather(1, labels.unsqueeze(1))[:, 0]
 
-    def slope(beta: float) -> float:
-        mean = (torch.softmax(beta * values, dim=1) * values).sum(dim=1).mean()
-        return float(mean) - wanted
+    def slope(u: float) -> float:
+        mean = (torch.softmax(math.exp(u) * values, dim=1) * values).sum(dim=1)
+        return math.exp(u) * float(copies @ (mean - wanted)) + u / prior**2
 
-    if float((values.amax(dim=1) - values.amin(dim=1)).max()) < _ALIKE:
-        return 0.0  # uniform predictions are so at every T
-    low, high = 1 / HIGHEST, 1 / LOWEST
-    if slope(low) >= 0:
-        return math.log(HIGHEST)
-    if slope(high) <= 0:
-        return math.log(LOWEST)
+    low, high = (-math.log(HIGHEST), 0.0) if slope(0.0) > 0 else (0.0, -math.log(LOWEST))
     for _ in range(_STEPS):
-        middle = math.sqrt(low * high)
+        middle = 0.5 * (low + high)
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return -0.5 * math.log(low * high)
+    return -0.5 * (low + high)

@@ -20,6 +20,7 @@ from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, Head, MethodInfo, Progress
 from gemfi.modes import evaluating
+from gemfi.randomness import forked_generator
 from gemfi.spectral import Linear
 
 if TYPE_CHECKING:
@@ -129,8 +130,7 @@ def monte_carlo(
             "build its backbone with some, or train the method mc-dropout"
         )
     model = evaluating(model, training=(dropout,))
-    with torch.no_grad(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
+    with torch.no_grad(), forked_generator(seed):
         return _joined([_one_pass(model, x, batch_size) for _ in range(passes)])
 
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from gemfi.backbones import Blueprint, parameters
 from gemfi.data import TASKS, Task
 from gemfi.data.own import task_from_path
@@ -25,6 +23,7 @@ from gemfi.model import Model, build_model
 from gemfi.normalisation import Normalisation
 from gemfi.outliers import NONE
 from gemfi.plain import from_plain, to_plain
+from gemfi.randomness import forked_generator
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig
 
@@ -158,8 +157,7 @@ class RunSpec:
             normalisation: the task's; used only if the spec says `normalise`.
         """
         options = Blueprint(self.backbone, self.backbone_options).arguments()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.train.seed)
+        with forked_generator(self.train.seed):
             return build_model(
                 self.method,
                 self.backbone,

@@ -53,6 +53,10 @@ def batches_per_epoch(samples: int, batch_size: int) -> int:
 
 def permutation(count: int, seed: int, epoch: int) -> Tensor:
     """The order of an epoch depends on seed and epoch alone, so that resuming needs no history."""
-    digest = hashlib.blake2b(f"{seed}:{epoch}".encode(), digest_size=7).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest, "big"))
-    return torch.randperm(count, generator=generator)
+    return torch.randperm(count, generator=generator_of(f"{seed}:{epoch}"))
+
+
+def generator_of(text: str) -> torch.Generator:
+    """A generator that begins with the digest of a text."""
+    digest = hashlib.blake2b(text.encode(), digest_size=7).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big"))

@@ -33,6 +33,11 @@ def check_run(
         _check_tokens(model, split)
         if split is not auxiliary:
             _check_labels(model, split)
+    if any(each.is_inference() for each in model.parameters()):
+        raise InputError(
+            "the model was built under torch.inference_mode(), so that it cannot learn: build it "
+            "outside"
+        )
     model.check_channels(train.x)
     _check_augmentation(train, config)
     _check_device(model, given)

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from gemfi import checks
 from gemfi.data.augmentation import Augmentation
 from gemfi.errors import InputError
+from gemfi.plain import LATER
 
 Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["cosine", "one-cycle", "constant", "step", "exponential"]
@@ -37,6 +38,7 @@ class TrainConfig:
         clip_norm: largest norm of the gradient.
         seed: of shuffling, dropout, outliers and augmentation.
         select: keep the `last` epoch, or the one with the `best` NLL on validation data.
+        patience: with `best`, stop after so many epochs without a better one; None runs them all.
         bf16: run the backbone, and it alone, under bfloat16 autocast. It saves time on processors
             with instructions for it; on others a step can take ten times as long.
         checkpoint_steps: save every so many steps; None saves at the end of each epoch.
@@ -55,6 +57,7 @@ class TrainConfig:
     clip_norm: float = 1.0
     seed: int = 0
     select: Select = "last"
+    patience: int | None = field(default=None, metadata=LATER)
     bf16: bool = False
     checkpoint_steps: int | None = None
     augmentation: Augmentation = field(default_factory=Augmentation)
@@ -73,6 +76,10 @@ class TrainConfig:
         checks.number("decay", self.decay, most=1, above=0)
         _check_milestones(self.milestones)
         checks.choice("select", self.select, get_args(Select))
+        if self.patience is not None:
+            checks.whole("patience", self.patience, 1)
+            if self.select != "best":
+                raise InputError('patience counts epochs since the best: set select="best" too')
         if not isinstance(self.augmentation, Augmentation):
             raise InputError(
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "

@@ -13,6 +13,7 @@ from gemfi.model import Model
 from gemfi.training.config import TrainConfig
 from gemfi.training.kept import weights_digest
 from gemfi.training.step import TrainingStep
+from gemfi.training.weights import RowWeights
 
 
 def fingerprint(
@@ -20,6 +21,7 @@ def fingerprint(
     config: TrainConfig,
     splits: Mapping[str, Split | None],
     model: Model | None = None,
+    weights: RowWeights = RowWeights(),  # noqa: B008 - immutable
 ) -> dict[str, Any]:
     """Method, settings, shape of the model and checksums of the data, for JSON.
 
@@ -28,6 +30,7 @@ def fingerprint(
         config: how.
         splits: by name; of a frozen backbone too they are its inputs.
         model: of which that of the step is a part; None where it is the same.
+        weights: of rows.
     """
     model = step.model if model is None else model
     named = list(model.named_parameters())
@@ -43,6 +46,11 @@ def fingerprint(
             str([(n, tuple(p.shape), p.requires_grad) for n, p in named]),
         ),
         "data": {name: data_digest(split) for name, split in splits.items() if split},
+        **{
+            f"{name}_weight": _digest(str(weight.tolist()))
+            for name, weight in weights._asdict().items()
+            if weight is not None
+        },
         # the checkpoint need not hold these weights
         **({"frozen": weights_digest(model.backbone)} if frozen else {}),
     }

@@ -20,6 +20,7 @@ from gemfi.data.frozen.stored import digest_of
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
+from gemfi.randomness import forked_generator
 from gemfi.training.config import TrainConfig
 
 FOLDER: Final = "features"
@@ -109,7 +110,7 @@ def kept_features(
         z = work.in_memory() if folder is None else _kept(work, folder / _name(model, split))
         return replace(split, x=z, tokens=False)
 
-    with torch.random.fork_rng(devices=[]):  # a network may draw, and a run that goes on draws less
+    with forked_generator():  # a network may draw, and a run that goes on draws less
         return [split and of(split) for split in splits]
 
 

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gemfi import metrics, spectral
+from gemfi import spectral
 from gemfi.backbones.frozen import cannot_learn
 from gemfi.data import Split
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
+from gemfi.randomness import OwnGenerator
 from gemfi.training import checkpoint, resuming
-from gemfi.training.batches import Features, batches_per_epoch, permutation
+from gemfi.training.batches import Features, batches_per_epoch
 from gemfi.training.checks import check_outliers, check_run
 from gemfi.training.config import TrainConfig
 from gemfi.training.fingerprint import fingerprint
@@ -41,6 +42,8 @@ from gemfi.training.members import MEMBER, mean_history, member_seed
 from gemfi.training.optimizer import make_optimizer
 from gemfi.training.state import FitResult, RunState
 from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
+from gemfi.training.validation import judge
+from gemfi.training.weights import RowWeights, as_drawn, epoch_rows, row_weights
 
 
 def fit(
@@ -51,6 +54,8 @@ def fit(
     *,
     auxiliary: Split | None = None,
     outliers: OutlierConfig | None = None,
+    sample_weight: Any = None,
+    validation_weight: Any = None,
     run_dir: Path | str | None = None,
     cache: Path | str | None = None,
     locked: bool = False,
@@ -62,9 +67,10 @@ def fit(
     With a `run_dir` the run is resumable: called again with the same arguments it goes on from its
     checkpoint, bit for bit, and returns at once if it had finished. Ctrl-C and SIGTERM finish the
     step, save and raise KeyboardInterrupt. With another number of torch's threads than before it
-    goes on as well, but warns, and says so in its notes: its weights are then its own. Dropout
-    draws from torch's global generator (which is restored afterwards), so that two runs in two
-    threads of one process would disturb each other.
+    goes on as well, but warns, and says so in its notes: its weights are then its own.
+
+    Runs in several threads take turns, step by step, and each gives the weights that it gives
+    alone (see `gemfi.randomness`). `torch.no_grad` and `inference_mode` around it change nothing.
 
     The features of a `Frozen` backbone are computed once, in full precision, and its head trains on
     them; but with an augmentation the backbone runs in every step.
@@ -76,6 +82,8 @@ def fit(
         config: how to train.
         auxiliary: role `auxiliary`, real outliers for a method whose outliers are of that kind.
         outliers: overrides the head's own outliers.
+        sample_weight: (N,) how often training samples are drawn: 2 is a sample twice, 0 never.
+        validation_weight: (N,) of validation samples, in their NLL and in statistics.
         run_dir: where checkpoint and log go.
         cache: of a frozen backbone, the folder of its features, which runs can share; None for
             `features` below `run_dir`, and for memory where there is none.
@@ -84,13 +92,16 @@ def fit(
         label: what the progress bar calls the run.
     """
     check_run(model, train, validation, auxiliary, config)
+    weights = row_weights(train, validation, sample_weight, validation_weight)
     model.sample_shape, model.sample_dtype = tuple(train.x.shape[1:]), train.x.dtype
-    trainer = _Trainer(model, train, validation, config, auxiliary, outliers, run_dir, cache)
     with (
+        torch.inference_mode(mode=False),
+        torch.enable_grad(),
         contextlib.nullcontext() if locked or run_dir is None else alone_in(Path(run_dir)),
-        torch.random.fork_rng(devices=[]),
         graceful_interrupt() as interrupted,
     ):
+        splits = (train, validation, auxiliary)
+        trainer = _Trainer(model, splits, weights, config, outliers, run_dir, cache)
         return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
 
 
@@ -98,10 +109,9 @@ class _Trainer:
     def __init__(
         self,
         model: Model,
-        train: Split,
-        validation: Split | None,
+        splits: tuple[Split, Split | None, Split | None],
+        weights: RowWeights,
         config: TrainConfig,
-        auxiliary: Split | None,
         outliers: OutlierConfig | None,
         run_dir: Path | str | None,
         cache: Path | str | None,
@@ -109,7 +119,8 @@ class _Trainer:
         self.whole, self.config = model, config
         self.keeps = keeps_features(model, config)
         self.model = head_alone(model) if self.keeps else model  # what is trained
-        self.train, self.validation, self.auxiliary = train, validation, auxiliary
+        self.train, self.validation, self.auxiliary = train, validation, auxiliary = splits
+        self.weights = weights
         wanted = model.head.outliers if outliers is None else outliers
         wanted, self.notes = usable_outliers(model, wanted)
         self.notes += augmentation_notes(model, config)
@@ -119,6 +130,7 @@ class _Trainer:
         self.steps = self.batches * config.epochs
         self.optimizer = make_optimizer(self.model, config)
         self.generator = torch.Generator()  # of augmentation and outliers
+        self.torch_generator = OwnGenerator(config.seed)  # of dropout
         self.state = RunState()
         self.best: dict[str, Tensor] = {}
         self.run_dir = None if run_dir is None else Path(run_dir)
@@ -126,8 +138,9 @@ class _Trainer:
             raise InputError(f"run_dir {self.run_dir} is a file; give a folder")
         self.cache = Path(cache) if cache is not None else self.run_dir and self.run_dir / FOLDER
         self.log = RunLog(None if self.run_dir is None else self.run_dir / LOG)
-        splits = {"train": train, "validation": validation, "auxiliary": auxiliary}
-        self.fingerprint = {} if run_dir is None else fingerprint(self.step, config, splits, model)
+        named = {"train": train, "validation": validation, "auxiliary": auxiliary}
+        facts = (self.step, config, named, model, weights)
+        self.fingerprint = {} if run_dir is None else fingerprint(*facts)
         self.label = ""
         self.resumed_at: int | None = None
         self.saved_at: int | None = None
@@ -177,7 +190,7 @@ class _Trainer:
             leave=False,
         )
         with bar:
-            while self.state.step < self.steps:
+            while self.state.epochs_left(self.config, self.batches):
                 self._epoch(bar, interrupted)
 
     def _members(
@@ -194,12 +207,14 @@ class _Trainer:
                 self.train,
                 self.validation,
                 replace(self.config, seed=seed),
+                sample_weight=self.weights.train,
+                validation_weight=self.weights.validation,
                 run_dir=None if self.run_dir is None else self.run_dir / f"{MEMBER}{index}",
                 cache=self.cache,
                 progress=progress,
                 label=f"{self.label} {index + 1}/{len(members)}",
             )
-            if len(result.history) != self.config.epochs:
+            if len(result.history) * self.batches != result.steps:
                 raise CheckpointError(
                     f"{self.run_dir}/{MEMBER}{index} has a checkpoint without its whole {LOG}; "
                     "delete that folder to train the member again"
@@ -212,11 +227,11 @@ class _Trainer:
 
     def _begin(self) -> None:
         path = self._path()
-        self.model.head.prepare(DataFacts(self.train.class_counts, self.steps))
+        drawn = as_drawn(self.train, self.weights.train, self.config.seed)
+        self.model.head.prepare(DataFacts(drawn.class_counts, self.steps))
         if path is not None and path.exists():
             self._restore(path)
             return
-        torch.manual_seed(self.config.seed)
         self.generator.manual_seed(self.config.seed + 1)
         if self.run_dir is not None:
             self.log.rewind(-1, finished=False)
@@ -224,14 +239,16 @@ class _Trainer:
 
     def _epoch(self, bar: Any, interrupted: threading.Event) -> None:
         epoch, done = divmod(self.state.step, self.batches)
-        order = permutation(len(self.train), self.config.seed, epoch)
+        order = epoch_rows(self.train.labels, self.weights.train, self.config.seed, epoch)
         started = time.perf_counter()
         self.model.train()
         for index in range(done, self.batches):
             rows = order[index * self.config.batch_size : (index + 1) * self.config.batch_size]
-            self._one_step(rows, bar)
+            with self.torch_generator.in_place():
+                self._one_step(rows, bar)
             now = time.perf_counter()
-            self.state.seconds, started = self.state.seconds + now - started, now
+            self.state.count_seconds(now - started)
+            started = now
             if index + 1 < self.batches:  # the end of the epoch has work of its own to save
                 self._pause(interrupted, due=self._due())
         self._end_epoch(epoch, bar)
@@ -283,18 +300,14 @@ class _Trainer:
             "loss": sum(means.values()),
             "terms": means,
             "learning_rate": self.config.rate((self.state.step - 1) / self.steps),
-            "seconds": round(self.state.seconds, 3),
+            "seconds": round(self.state.epoch_seconds, 3),
         }
         if self.validation is not None:
-            belief = self.model.predict(self.validation.x)
-            log_p = belief.log_probs()
-            record["validation_nll"] = metrics.nll(log_p, self.validation.labels)
-            record["validation_accuracy"] = metrics.accuracy(log_p.exp(), self.validation.labels)
-            if belief.log_weight.shape[1] > 1:  # one look at the same inputs an epoch
-                record["router"] = belief.log_weight.exp().mean(dim=0).tolist()
+            with self.torch_generator.in_place():
+                record |= judge(self.model, self.validation, self.weights.validation)
             self._keep_best(epoch, record["validation_nll"])
             bar.set_description_str(f"{self.label} · val nll {record['validation_nll']:.3f}")
-        self.state.sums = {}
+        self.state.sums, self.state.epoch_seconds = {}, 0.0
         self.log.write(**record)
 
     def _keep_best(self, epoch: int, nll: float) -> None:
@@ -308,15 +321,22 @@ class _Trainer:
             self.model.load_state_dict(self.best)
         spectral.refresh(self.model.head if cannot_learn(self.model.backbone) else self.model)
         started = time.perf_counter()
-        validation = None if self.validation is None else Features(self.model, self.validation)
-        with torch.no_grad():
+        with torch.no_grad(), self.torch_generator.in_place():
             self.model.eval()
-            notes = self.model.head.fit_statistics(Features(self.model, self.train), validation)
+            notes = self.model.head.fit_statistics(*self._statistics())
         self.state.seconds += time.perf_counter() - started
-        notes = [*self.state.notes, *self.notes, *self.model.head.notes(), *notes]
+        ended = self.state.early_end(self.config, self.batches)
+        notes = [*self.state.notes, *self.notes, *ended, *self.model.head.notes(), *notes]
         self.state.notes, self.state.finished, self.best = notes, True, {}
         self.log.write(step=self.state.step, finished=True, notes=notes)
         self._save()
+
+    def _statistics(self) -> tuple[Features, Features | None]:
+        """The features of training and validation data that statistics are fitted on."""
+        seed, held = self.config.seed, self.validation
+        held = held and as_drawn(held, self.weights.validation, seed)
+        seen = Features(self.model, as_drawn(self.train, self.weights.train, seed))
+        return seen, None if held is None else Features(self.model, held)
 
     def _auxiliary_batch(self, count: int) -> Tensor | None:
         if self.auxiliary is None:
@@ -356,7 +376,7 @@ class _Trainer:
             "step": self.step.state_dict(),
             "optimizer": resuming.optimizer_tensors(self.optimizer),
             "generators": {
-                "torch": torch.get_rng_state(),
+                "torch": self.torch_generator.state,
                 "run": self.generator.get_state(),
             },
             "best": self.best,
@@ -370,7 +390,7 @@ class _Trainer:
         checkpoint.check_fingerprint(path, snapshot.fingerprint, self.fingerprint)
         self.state = resuming.check_state(path, snapshot, self.config.epochs, self.batches)
         resuming.restore(path, snapshot, self.step, self.optimizer)
-        torch.set_rng_state(snapshot.groups["generators"]["torch"])
+        self.torch_generator.state = snapshot.groups["generators"]["torch"]
         self.generator.set_state(snapshot.groups["generators"]["run"])
         self.best = snapshot.groups["best"]
         self.resumed_at = self.saved_at = self.state.step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import statistics
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,9 +19,10 @@ def member_seed(seed: int, index: int, count: int) -> int:
 
 
 def mean_history(histories: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The records of an epoch, averaged over the members; seconds are added up."""
+    """The records of an epoch, averaged over the members that reached it; seconds are added up."""
     found = []
-    for records in zip(*histories, strict=True):
+    for reached in itertools.zip_longest(*histories):
+        records = [record for record in reached if record is not None]
         first = records[0]
         merged: dict[str, Any] = {
             "step": first["step"],

@@ -13,6 +13,7 @@ import torch
 
 from gemfi.errors import InputError
 from gemfi.plain import from_plain
+from gemfi.training.config import TrainConfig
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _CURVE: Final = 60  # of them, however many epochs there were
@@ -24,11 +25,12 @@ class FitResult:
     """What a run did; `print` shows it on a screen, however long the run was.
 
     Attributes:
-        steps: optimiser steps.
+        steps: optimiser steps; of an ensemble those of a member that does not stop early.
         seconds: wall time of training, over all sessions of the run; with a frozen backbone that of
             its features too.
-        history: a record an epoch: the mean of each loss term, validation NLL and accuracy (in
-            percent) and, of a mixture, the mean weights of its heads on validation data.
+        history: a record an epoch: the mean of each loss term, the seconds of its steps, validation
+            NLL and accuracy (in percent) and, of a mixture, the mean weights of its heads on
+            validation data.
         best_epoch: the epoch that was kept, with `select="best"`.
         notes: what the configuration leaves out, and what was done when statistics were fitted.
         resumed_at: the step from which the last session went on; None for a fresh run.
@@ -122,6 +124,7 @@ class RunState:
     finished: bool = False
     threads: int = field(default_factory=torch.get_num_threads)  # of torch; sums depend on it
     notes: list[str] = field(default_factory=list)
+    epoch_seconds: float = 0.0  # of the steps in this epoch
     sums: dict[str, float] = field(default_factory=dict)  # of the loss terms in this epoch
 
     @classmethod
@@ -153,6 +156,7 @@ class RunState:
         for possible, counted in (
             (0 <= self.step <= steps, f"step {self.step} of {steps}"),
             (math.isfinite(self.seconds) and self.seconds >= 0, f"{self.seconds} seconds"),
+            (0 <= self.epoch_seconds <= self.seconds, f"{self.epoch_seconds} seconds of an epoch"),
             (self.threads >= 1, f"{self.threads} threads"),
             ((kept is None) == (nll is None), f"best epoch {kept} with NLL {nll}"),
             (kept is None or 0 <= kept < ended, f"best epoch {kept} of {ended} that have ended"),
@@ -162,3 +166,31 @@ class RunState:
         ):
             if not possible:
                 raise InputError(f"counters: {counted} cannot be")
+
+    def epochs_left(self, config: TrainConfig, batches: int) -> bool:
+        """Whether to train on: some epochs are left, and so is patience.
+
+        Args:
+            config: how many epochs there are, and how many may pass without a better one.
+            batches: steps of an epoch.
+        """
+        ended = self.step // batches
+        patience, best = config.patience, self.best_epoch
+        impatient = patience is not None and best is not None and ended - 1 - best >= patience
+        return ended < config.epochs and not impatient
+
+    def early_end(self, config: TrainConfig, batches: int) -> list[str]:
+        """A note on a run that ended before its last epoch."""
+        ended = self.step // batches
+        if self.best_epoch is None or ended == config.epochs:
+            return []
+        note = (
+            f"training stopped after {ended} of {config.epochs} epochs: validation NLL was best "
+            f"after {self.best_epoch + 1}, and that epoch is kept"
+        )
+        return [note]
+
+    def count_seconds(self, seconds: float) -> None:
+        """Add the time of a step to that of its epoch and of the run."""
+        self.seconds += seconds
+        self.epoch_seconds += seconds

@@ -1,0 +1,226 @@
+"""GEMClassifier's training: when it stops, what weights do, and threads and modes of torch."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from sklearn.datasets import make_blobs, make_classification
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+
+from gemfi import METHODS
+from gemfi.errors import InputError
+from gemfi.estimator import GEMClassifier, threads
+from gemfi.estimator.building import build
+from gemfi.estimator.threads import choose_threads, limited_threads
+from gemfi.estimator.weighting import total_weight
+
+Array = npt.NDArray[Any]
+
+
+def quick(method: str = "softmax", **settings: Any) -> GEMClassifier:
+    """A classifier that trains for a moment."""
+    return GEMClassifier(method, **{"max_steps": 25, "random_state": 0, **settings})
+
+
+def blobs(count: int = 200, classes: int = 3) -> tuple[Array, Array]:
+    x, y = make_blobs(count, n_features=4, centers=classes, random_state=0)
+    return x, y
+
+
+def noise(count: int = 600) -> tuple[Array, Array]:
+    """Four labels of five are drawn whatever x is, from 84, 13 and 3 %."""
+    random = np.random.default_rng(0)
+    x, y = make_classification(
+        count, 12, n_informative=3, n_classes=3, n_clusters_per_class=1, weights=[0.84, 0.13],
+        random_state=0,
+    )  # fmt: skip
+    drawn = random.choice(3, count, p=[0.84, 0.13, 0.03])
+    return x, np.where(random.random(count) < 0.8, drawn, y)
+
+
+def same(one: GEMClassifier, other: GEMClassifier, x: Array) -> bool:
+    return bool((one.predict_log_proba(x) == other.predict_log_proba(x)).all())
+
+
+# -- stopping ------------------------------------------------------------------------------------
+
+
+def test_it_stops_before_it_learns_noise() -> None:
+    x, y = noise()
+    train, test, seen, unseen = train_test_split(x, y, stratify=y, random_state=0)
+    classifier = GEMClassifier(random_state=0).fit(train, seen)
+    shares = np.bincount(seen) / len(seen)
+    majority = (unseen == shares.argmax()).mean()
+    assert classifier.score(test, unseen) > majority - 0.02
+    p = classifier.predict_proba(test)
+    assert log_loss(unseen, p) < log_loss(unseen, np.tile(shares, (len(test), 1))) + 0.02
+    nlls = [record["validation_nll"] for record in classifier.history_]
+    assert classifier.best_epoch_ == int(np.argmin(nlls))
+    assert classifier.n_iter_ == len(nlls) == classifier.best_epoch_ + 11
+    assert classifier.n_steps_ == classifier.history_[-1]["step"]
+    assert any("training stopped after" in note for note in classifier.notes_)
+
+
+def test_without_patience_every_epoch_is_run_and_the_last_kept() -> None:
+    x, y = noise(200)
+    classifier = quick(patience=None, epochs=7, max_steps=None).fit(x, y)
+    assert (classifier.n_iter_, classifier.best_epoch_) == (7, None)
+
+
+def test_nothing_to_stop_by_is_said() -> None:
+    x, y = blobs(60)
+    classifier = quick().fit(x, y)
+    assert classifier.best_epoch_ is None
+    assert any("training did not stop early" in note for note in classifier.notes_)
+    assert not any("early" in note for note in quick(patience=None).fit(x, y).notes_)
+
+
+# -- weights -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [60, 240])
+def test_a_weight_of_zero_leaves_the_sample_out(count: int) -> None:
+    x, y = blobs(count)
+    weight = np.random.default_rng(0).choice([0.0, 1.0, 3.0], count)
+    one = quick("gem-fi").fit(np.where(weight[:, None] > 0, x, 1e3), y, sample_weight=weight)
+    kept = weight > 0
+    other = quick("gem-fi").fit(x[kept], y[kept], sample_weight=weight[kept])
+    assert same(one, other, x)
+
+
+def test_weights_that_are_all_alike_are_none() -> None:
+    x, y = blobs()
+    assert same(quick().fit(x, y), quick().fit(x, y, sample_weight=np.full(len(x), 0.2)), x)
+    assert same(quick().fit(x, y), quick(class_weight={}).fit(x, y), x)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_weight_is_a_share_of_the_probability(method: str) -> None:
+    """One input with two labels: its probability is the share of their weights."""
+    y = np.arange(400) % 2
+    x = np.zeros((400, 2))
+    x[200:] = [5.0, 1.0]  # and another input, so that something varies
+    weight = np.where((x[:, 0] == 0) & (y == 1), 3.0, 1.0)
+    classifier = quick(method, max_steps=150, calibration_fraction=0)
+    p = classifier.fit(x, y, sample_weight=weight).predict_proba(x[:1])[0, 1]
+    plain = classifier.fit(x, y).predict_proba(x[:1])[0, 1]
+    assert plain == pytest.approx(0.5, abs=0.06)
+    assert p == pytest.approx(0.75, abs=0.08)
+
+
+def test_a_balanced_class_weight_finds_the_rare_class() -> None:
+    x, y = make_classification(
+        600, 6, n_informative=3, weights=[0.93], class_sep=0.5, random_state=1
+    )
+    recall = [
+        (classifier.predict(x)[y == 1] == 1).mean()
+        for classifier in (
+            quick(class_weight=weight, max_steps=100).fit(x, y) for weight in (None, "balanced")
+        )
+    ]
+    assert recall[1] > recall[0] + 0.3
+
+
+def test_total_weights() -> None:
+    labels = np.array(["a", "a", "a", "b"])
+    assert total_weight(None, None, labels) is None
+    np.testing.assert_allclose(total_weight(None, "balanced", labels), [2 / 3, 2 / 3, 2 / 3, 2])
+    np.testing.assert_allclose(total_weight([3, 0, 0, 1], {"b": 2.0}, labels), [3, 0, 0, 2])
+    # as of the rows aaab, repeated: three of a and two of b
+    weighted = total_weight([1, 1, 1, 2], "balanced", labels)
+    np.testing.assert_allclose(weighted, [5 / 6, 5 / 6, 5 / 6, 2 * 5 / 4])
+
+
+@pytest.mark.parametrize(
+    ("settings", "weight", "message"),
+    [
+        ({}, np.ones(3), r"one number for each of the 60 samples of X, got shape \(3,\)"),
+        ({}, -np.ones(60), "sample_weight must be finite and not negative"),
+        ({}, np.zeros(60), "not all of them zero"),
+        ({}, ["x"] * 60, "sample_weight must be numbers"),
+        ({"class_weight": "even"}, None, "None, 'balanced' or a dict of weights by class"),
+        ({"class_weight": {9: 1.0}}, None, "names the class 9, but the classes of y are 0, 1, 2"),
+        ({"class_weight": {1: -1.0}}, None, "class_weight must be finite and above 0"),
+        ({"patience": 0}, None, "patience must be an integer of at least 1, got 0"),
+        ({"n_threads": 0}, None, "n_threads must be an integer of at least 1, got 0"),
+    ],
+)
+def test_weights_and_settings_that_mean_nothing(
+    settings: dict[str, Any], weight: Any, message: str
+) -> None:
+    x, y = blobs(60)
+    with pytest.raises(InputError, match=message):
+        quick(**settings).fit(x, y, sample_weight=weight)
+
+
+def test_weights_that_leave_one_class() -> None:
+    x, y = blobs(60)
+    with pytest.raises(InputError, match="all samples of weight above 0 are of class 1"):
+        quick().fit(x, y, sample_weight=y == 1)
+    assert list(quick().fit(x, y, sample_weight=y != 1).classes_) == [0, 2]
+
+
+# -- threads and modes ---------------------------------------------------------------------------
+
+
+def test_four_threads_with_one_seed_give_what_one_gives() -> None:
+    x, y = blobs()
+    options = {"dropout": 0.2}
+
+    def fitted(_index: int) -> GEMClassifier:
+        return quick("gem-fi", backbone_options=options).fit(x, y)
+
+    alone = fitted(0)
+    with ThreadPoolExecutor(4) as pool:
+        others = list(pool.map(fitted, range(4)))
+    assert all(same(alone, other, x) for other in others)
+
+
+def test_a_small_fit_takes_one_thread_and_gives_the_others_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What torch was set to, on a machine of many cores or of one, changes no bit."""
+    x, y = blobs()
+    before, used = torch.get_num_threads(), []
+    real = torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: (used.append(count), real(count)))
+    found = []
+    try:
+        for count in (1, 3):
+            real(count)
+            found.append(quick().fit(x, y))
+            assert torch.get_num_threads() == count
+            with pytest.raises(InputError):
+                quick(learning_rate=-1).fit(x, y)
+            assert torch.get_num_threads() == count
+    finally:
+        real(before)
+    assert same(*found, x)
+    assert used == [1, 3, 1, 3]  # nothing to change where it was one already
+
+
+def test_which_fits_are_small() -> None:
+    model = build("softmax", "mlp", None, 3, config=None, example=torch.zeros(2, 4), seed=0)
+    weights = sum(each.numel() for each in model.parameters())
+    assert choose_threads(model, threads.SMALL // weights, 2) == 1
+    assert choose_threads(model, threads.SMALL // weights + 1, 2) is None
+    assert choose_threads(model, 16, 4) is None  # images
+    before = torch.get_num_threads()
+    with limited_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_fit_learns_under_no_grad(mode: type) -> None:
+    x, y = blobs()
+    with mode():
+        classifier = quick().fit(x, y)
+        assert not torch.is_grad_enabled()
+    assert same(classifier, quick().fit(x, y), x)
