@@ -294,7 +294,7 @@ def test_the_model_takes_x_as_it_is() -> None:
 def test_images_and_a_backbone_by_name() -> None:
     x, y = load_digits(n_class=3, return_X_y=True)
     images = x.reshape(-1, 1, 8, 8)
-    settings = {"backbone": "convnet", "backbone_options": {"channels": 8}}
+    settings = {"backbone": "convnet", "backbone_options": {"channels": 8}, "learning_rate": 5e-3}
     classifier = quick(**settings).fit(images, y)
     assert classifier.score(images, y) > 0.9
     assert classifier.n_features_in_ == 1

@@ -143,6 +143,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, capsys: Capture) -> None:
     assert main(["train", "two-moons", *QUICK, "--out", str(out), "--quiet"]) == 0
 
 
+@pytest.mark.filterwarnings("default:.*saved by a run with")
 def test_other_threads_are_a_warning_and_a_note_of_the_run(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

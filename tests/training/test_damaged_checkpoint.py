@@ -205,7 +205,7 @@ def test_entries_of_the_header_that_are_missing(run: Path, name: str) -> None:
 
 def test_a_fingerprint_that_is_nested_too_deeply(run: Path) -> None:
     deep: Any = {}
-    for _ in range(950):
+    for _ in range(800):
         deep = {"a": deep}
     rewrite(run / CHECKPOINT, lambda header: header["fingerprint"].update(head=deep))
     refused(run)

@@ -22,8 +22,6 @@ FEWEST: Final = 100
 LEAST_PART: Final = 20
 """Samples of a part that is held out: with 19, a p-value can be as small as 0.05."""
 _FEWEST_STEPS, _MOST_STEPS = 60, 3_000
-_DECAY: Final = 3.0  # of AdamW, on the weights of a network for rows
-_FULL_DECAY: Final = 1_000  # training samples up to which it stays so
 
 
 class Budget(NamedTuple):
@@ -69,16 +67,6 @@ def choose_budget(
 def default_steps(samples: int) -> int:
     """Steps for a number of training samples: 5·N^0.7 within bounds."""
     return round(min(_MOST_STEPS, max(_FEWEST_STEPS, 5 * math.pow(samples, 0.7))))
-
-
-def default_decay(samples: int, dimensions: int) -> float:
-    """Weight decay for a number of training samples: a fixed prior, against more and more data.
-
-    Args:
-        samples: to train on.
-        dimensions: of X; images have the usual decay.
-    """
-    return _DECAY * min(1.0, _FULL_DECAY / samples) if dimensions == 2 else 1e-4
 
 
 def _batch_size(samples: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from gemfi.methods import GEMConfig
 from gemfi.methods import method as method_named
 from gemfi.model import Model, build_model
 from gemfi.randomness import forked_generator
-
-_DEFAULTS: Final[dict[str, dict[str, Any]]] = {"mlp": {"depth": 2}}
-"""Options of backbones that differ from their own defaults: few rows do not feed four layers."""
 
 
 def draw_seed(random_state: int | np.random.RandomState | None) -> int:
@@ -56,9 +53,7 @@ def build(
     if isinstance(backbone, nn.Module):
         backbone = copy.deepcopy(backbone)
     else:
-        given = (
-            _DEFAULTS.get(backbone, {}) | input_options(backbone, tuple(example.shape[1:])) | given
-        )
+        given = input_options(backbone, tuple(example.shape[1:])) | given
     with forked_generator(seed):
         return build_model(method, backbone, num_classes, config=config, example=example, **given)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from gemfi.data import Role, Split
 from gemfi.errors import InputError
-from gemfi.estimator.budget import FEWEST, Budget, Parts, default_decay
+from gemfi.estimator.budget import FEWEST, Budget, Parts
 from gemfi.estimator.inputs import Array, Scaling
 from gemfi.model import Model
 from gemfi.training import FitResult, TrainConfig, fit
@@ -72,70 +73,152 @@ def without_zeros(samples: Samples, classes: Array) -> tuple[Samples, Array]:
     return replace(kept, labels=labels.astype(np.int64)), classes[present]
 
 
-def train(
-    model: Model,
-    samples: Samples,
-    parts: Parts,
-    scaling: Scaling,
-    budget: Budget,
-    *,
-    patience: int | None,
-    learning_rate: float,
-    weight_decay: float | None,
-    seed: int,
-    progress: bool,
-) -> FitResult:
-    """Train a model on its part; the validation part, if there is one, says which epoch to keep.
+class Pace(NamedTuple):
+    """How fast a network learns, and how fast it forgets."""
+
+    learning_rate: float
+    weight_decay: float
+
+
+CALM: Final = Pace(3e-4, 10.0)
+"""For tables in which there is little to learn: hardly more than a linear model."""
+FREE: Final = Pace(2e-3, 1e-2)
+"""For all else."""
+
+
+def choose_paces(
+    learning_rate: float | None, weight_decay: float | None, dimensions: int, held_out: int
+) -> list[Pace]:
+    """The paces to try: both for rows where a validation part can judge them, or the user's own.
 
     Args:
+        learning_rate: the user's, or None.
+        weight_decay: likewise.
+        dimensions: of X.
+        held_out: samples of the validation part.
+    """
+    if learning_rate is None and weight_decay is None and dimensions == 2 and held_out:
+        return [CALM, FREE]
+    rate = FREE.learning_rate if learning_rate is None else learning_rate
+    return [Pace(rate, FREE.weight_decay if weight_decay is None else weight_decay)]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model that was trained at one pace.
+
+    Attributes:
         model: of standardised inputs.
+        pace: its own.
+        result: of its training.
+        losses: (V,) −log p(y) of the validation part; None where there is none.
+    """
+
+    model: Model
+    pace: Pace
+    result: FitResult
+    losses: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """All of a training but its pace.
+
+    Attributes:
+        build: a fresh model of standardised inputs, the same each time.
         samples: all of them.
         parts: which are for what.
         scaling: of the inputs.
         budget: how long to train, and in which batches.
         patience: epochs without a better one before training stops; None keeps the last epoch.
-        learning_rate: the largest.
-        weight_decay: of AdamW; None for `default_decay`.
         seed: of the run.
         progress: whether to show a bar.
     """
-    classes = model.head.num_classes
-    seen, held = samples.rows(parts.train), samples.rows(parts.validation)
-    train_split, validation = (
-        part.split(scaling, role, classes)
-        for part, role in ((seen, Role.TRAIN), (held, Role.VALIDATION))
-    )
-    assert train_split is not None  # noqa: S101 - every class keeps a sample
-    if validation is None:
-        patience = None
-    if weight_decay is None:
-        weight_decay = default_decay(len(seen), samples.x.ndim)
-    config = TrainConfig(
-        epochs=budget.epochs,
-        batch_size=budget.batch_size,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        seed=seed,
-        select="last" if patience is None else "best",
-        patience=patience,
-    )
-    return fit(
-        model,
-        train_split,
-        validation,
-        config,
-        sample_weight=seen.weights,
-        validation_weight=None if validation is None else held.weights,
-        progress=progress,
-    )
+
+    build: Callable[[], Model]
+    samples: Samples
+    parts: Parts
+    scaling: Scaling
+    budget: Budget
+    patience: int | None
+    seed: int
+    progress: bool
+
+    def best(self, paces: Sequence[Pace]) -> tuple[Trained, list[str]]:
+        """Train at one pace, or at two, calm and free, and keep one; with notes on what was done.
+
+        Args:
+            paces: as `choose_paces` has them.
+        """
+        tried = [self._run(pace) for pace in paces]
+        held = self.samples.rows(self.parts.validation)
+        kept = tried[0] if len(tried) == 1 else better(tried[0], tried[1], held.weights)
+        notes = list(kept.result.notes)
+        if len(tried) > 1:
+            rates = " and ".join(f"{pace.learning_rate:g}" for pace in paces)
+            notes.append(
+                f"trained with learning rates {rates}; {kept.pace.learning_rate:g} is kept"
+            )
+        if self.patience is not None and not len(held):
+            notes.append(
+                "training did not stop early: no samples were held out to see when to, which "
+                f"takes {FEWEST} samples and a validation_fraction above 0"
+            )
+        return kept, notes
+
+    def _run(self, pace: Pace) -> Trained:
+        """Train on the training part; the validation part, if there is one, says how long."""
+        model = self.build()
+        classes = model.head.num_classes
+        seen, held = (self.samples.rows(each) for each in self.parts[:2])
+        train, validation = (
+            part.split(self.scaling, role, classes)
+            for part, role in ((seen, Role.TRAIN), (held, Role.VALIDATION))
+        )
+        assert train is not None  # noqa: S101 - every class keeps a sample
+        patience = None if validation is None else self.patience
+        config = TrainConfig(
+            epochs=self.budget.epochs,
+            batch_size=self.budget.batch_size,
+            learning_rate=pace.learning_rate,
+            weight_decay=pace.weight_decay,
+            seed=self.seed,
+            select="last" if patience is None else "best",
+            patience=patience,
+        )
+        result = fit(
+            model,
+            train,
+            validation,
+            config,
+            sample_weight=seen.weights,
+            validation_weight=None if validation is None else held.weights,
+            progress=self.progress,
+        )
+        losses = None if validation is None else _losses(model, validation)
+        return Trained(model, pace, result, losses)
 
 
-def early_stopping_note(patience: int | None, held_out: int) -> list[str]:
-    """What to say where there was nothing to stop by."""
-    if patience is None or held_out:
-        return []
-    note = (
-        "training did not stop early: no samples were held out to see when it should, which takes "
-        f"{FEWEST} samples and a validation_fraction above 0"
-    )
-    return [note]
+def _losses(model: Model, split: Split) -> Tensor:
+    log_p = model.predict(split.x).log_probs().double()
+    return -log_p.gather(1, split.labels.unsqueeze(1))[:, 0]
+
+
+def better(calm: Trained, free: Trained, weight: Tensor | None) -> Trained:
+    """The free one where its validation NLL is lower by two standard errors or more.
+
+    Few samples cannot tell the two apart, and then less was learnt from noise by the calm one.
+
+    Args:
+        calm: trained slowly, with much weight decay.
+        free: trained fast, with little.
+        weight: (V,) of the validation part; None where all count alike.
+    """
+    assert calm.losses is not None  # noqa: S101 - both are trained where they can be judged
+    assert free.losses is not None  # noqa: S101
+    gain = calm.losses - free.losses
+    share = torch.ones_like(gain) if weight is None else weight
+    share = share / share.sum()
+    mean = share @ gain
+    error = (share.square() @ (gain - mean).square()).sqrt()
+    return free if bool(mean > 2 * error) else calm
