@@ -44,7 +44,6 @@ from gemfi.estimator.weighting import ClassWeight, total_weight
 Floats = npt.NDArray[np.float64]
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
-_PATIENCE: Final = 10
 
 
 class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -130,7 +129,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         max_steps: int | None = None,
         batch_size: int | None = None,
-        patience: int | None = _PATIENCE,
+        patience: int | None = 10,
         class_weight: ClassWeight = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
@@ -362,13 +361,12 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             example=scaling.apply(samples.x[parts.train[:2]]),
             seed=seed,
         )
-        work = Training(
-            fresh, samples, parts, scaling, budget, self.patience, seed, bool(self.verbose)
-        )
+        shown = bool(self.verbose)
+        run = Training(fresh, samples, parts, scaling, budget, self.patience, seed, shown)
         held, kind = samples.rows(parts.validation), samples.x.ndim
         paces = choose_paces(self.learning_rate, self.weight_decay, kind, len(held))
         with limited_threads(self.n_threads or choose_threads(fresh(), budget.batch_size, kind)):
-            kept, self.notes_ = work.best(paces)
+            kept, self.notes_ = run.best(paces)
             self.model_ = finished(kept.model, scaling)
             self._fit_temperature(held)
             known = samples.rows(parts.calibration)
