@@ -60,7 +60,7 @@ def test_an_integer_is_a_number_and_becomes_one() -> None:
         ({"count": 3.0}, r"^file\.count: expected an integer, got 3\.0$"),
         ({"count": True}, r"^file\.count: expected an integer, got True$"),
         ({"rate": False}, r"^file\.rate: expected a number, got False$"),
-        ({"rate": 10**400}, r"^file\.rate: 10{36}\.\.\. is too large for a number$"),
+        ({"rate": 10**400}, r"^file\.rate: 10{36}\.\.\. is too large$"),
         ({"rate": None}, r"^file\.rate: expected a number, got null$"),
         ({"on": 1}, r"^file\.on: expected true or false, got 1$"),
         ({"name": 1}, r"^file\.name: expected a text, got 1$"),

@@ -215,7 +215,7 @@ class Model(nn.Module):
             if inputs.role in OOD_ROLES:
                 return  # on another scale, maybe, and meant so
             inputs = inputs.x
-        x = torch.as_tensor(inputs)
+        x = as_tensor(inputs, "x")
         if mean is None or std is None or x.ndim != 2:
             return
         if is_on_another_scale(x.to(mean), mean, std):

@@ -38,7 +38,13 @@ def test_a_run_becomes_a_file(
     assert found.policy.level == 0.1
     assert main(["show", str(out)]) == 0
     shown = capsys.readouterr().out
-    parts = ["gem-core", "mlp in_features=2 width=8", "rows 2, float32", "upper moon", "p ≤ 0.1"]
+    parts = [
+        "gem-core",
+        "mlp in_features=2 width=8",
+        "rows of 2 numbers, float32",
+        "upper moon",
+        "p ≤ 0.1",
+    ]
     for part in [*parts, "calibration samples inside", "accuracy", "two-moons, 2 epochs"]:
         assert part in shown
     assert max(map(len, shown.splitlines())) <= 100

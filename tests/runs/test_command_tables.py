@@ -54,7 +54,7 @@ def test_categories_and_missing_cells_from_the_file_to_the_numbers(
     assert Run.open(folder).metrics()["test"]["id"]["accuracy"] > 80
     file = tmp_path / "people.safetensors"
     shown = printed(["bundle", str(folder), str(file), "--policy", "false_alarm=0.2"], capsys)
-    assert "rows 8, float32, standardised inside, from 3 columns" in shown
+    assert "rows of 8 numbers from 3 columns, float32, standardised inside" in shown
     assert "city: Lima, Oslo, Rome, another value or missing" in shown
     assert printed(["show", str(file)], capsys).startswith("model       people\n")
     new = people(40, seed=1).drop(columns="answer")

@@ -83,8 +83,13 @@ def _inputs(bundle: Bundle) -> str:
     if info.sample_shape is None:
         return "unknown: it was saved before it was trained"
     sizes = " × ".join(map(str, info.sample_shape))
-    kinds = {"image": "images", "row": "rows", "array": "arrays"}
-    text = f"{kinds[bundle.kind]} {sizes}, {info.sample_dtype or 'float32'}"
+    kinds = {
+        "image": f"images {sizes}",
+        "row": f"rows of {sizes} numbers",
+        "array": f"arrays {sizes}",
+    }
+    source = "" if info.columns is None else f" from {len(info.columns.columns)} columns"
+    text = f"{kinds[bundle.kind]}{source}, {info.sample_dtype or 'float32'}"
     if info.channels is not None:
         text += ", standardised inside"
     return f"{text}, with a temperature" if info.temperature else text

@@ -19,7 +19,7 @@ from gemfi.serve.edge import Edge, problem_response
 from gemfi.serve.pages import page_file
 from gemfi.serve.problems import ProblemError
 from gemfi.serve.routes import Routes
-from gemfi.serve.service import Service, Source
+from gemfi.serve.service import Service, ModelSource
 from gemfi.serve.settings import Settings
 
 _CODES = {404: ("not_found", "there is nothing here"), 405: ("wrong_method", "not by this method")}
@@ -29,7 +29,7 @@ def create_app(
     bundle: Bundle,
     settings: Settings | None = None,
     policy: Policy | None = None,
-    source: Source | None = None,
+    source: ModelSource | None = None,
 ) -> FastAPI:
     """The app that serves a bundle; `app.state.service` is what its routes share.
 

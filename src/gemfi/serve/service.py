@@ -24,7 +24,7 @@ from gemfi.serve.predictor import Predictor, Question, Reply
 from gemfi.serve.problems import ProblemError, unusable
 from gemfi.serve.settings import Settings
 
-Source = Callable[[], tuple[Bundle, Policy | None]]
+ModelSource = Callable[[], tuple[Bundle, Policy | None]]
 """Reads a model and its policy from where they are kept."""
 
 Asked = tuple[Predictor, Question]
@@ -49,7 +49,7 @@ class Service:
         bundle: Bundle,
         settings: Settings,
         policy: Policy | None,
-        source: Source | None = None,
+        source: ModelSource | None = None,
     ) -> None:
         self.settings, self._source = settings, source
         self.gauges = Gauges(settings.max_queue)
@@ -96,7 +96,7 @@ class Service:
             log("reloaded", model=loaded.bundle.name, method=loaded.bundle.info.method)
             return loaded
 
-    def _read(self, source: Source) -> Loaded:
+    def _read(self, source: ModelSource) -> Loaded:
         return Loaded(*source(), self.settings)
 
     def check_open(self) -> None:
