@@ -56,7 +56,7 @@ def test_categories_and_missing_cells_from_the_file_to_the_numbers(
     shown = printed(["bundle", str(folder), str(file), "--policy", "false_alarm=0.2"], capsys)
     assert "rows of 8 numbers from 3 columns, float32, standardised inside" in shown
     assert "city: Lima, Oslo, Rome, another value or missing" in shown
-    assert printed(["show", str(file)], capsys).startswith("model       people\n")
+    assert printed(["show", str(file)], capsys).startswith("model       people, ")
     new = people(40, seed=1).drop(columns="answer")
     new.loc[:1, "city"] = "Cairo"
     new.loc[2, ["age", "city"]] = None

@@ -19,7 +19,7 @@ from gemfi.serve.edge import Edge, problem_response
 from gemfi.serve.pages import page_file
 from gemfi.serve.problems import ProblemError
 from gemfi.serve.routes import Routes
-from gemfi.serve.service import Service, ModelSource
+from gemfi.serve.service import ModelSource, Service
 from gemfi.serve.settings import Settings
 
 _CODES = {404: ("not_found", "there is nothing here"), 405: ("wrong_method", "not by this method")}

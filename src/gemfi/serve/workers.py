@@ -30,7 +30,7 @@ from gemfi.serve.app import create_app
 from gemfi.serve.board import Board
 from gemfi.serve.logs import log, log_to_stderr
 from gemfi.serve.running import SIGNALS, Hangup, Tls, run
-from gemfi.serve.service import Source
+from gemfi.serve.service import ModelSource
 from gemfi.serve.settings import Settings
 
 _TURN: Final = 0.2  # seconds between two looks at the workers
@@ -48,7 +48,7 @@ class Job:
         workers: how many there are.
     """
 
-    source: Source
+    source: ModelSource
     settings: Settings
     tls: Tls | None
     workers: int
