@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from sklearn.datasets import make_blobs, make_classification
+from sklearn.datasets import load_iris, make_blobs, make_classification
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
@@ -230,3 +230,16 @@ def test_a_fit_learns_under_no_grad(mode: type) -> None:
         classifier = quick().fit(x, y)
         assert not torch.is_grad_enabled()
     assert same(classifier, quick().fit(x, y), x)
+
+
+def test_balanced_classes_of_which_one_has_no_weight() -> None:
+    x, y = load_iris(return_X_y=True)
+    weight = (y != 2).astype(float)
+    known = quick(class_weight="balanced").fit(x, y, sample_weight=weight)
+    assert known.classes_.tolist() == [0, 1]
+
+
+def test_an_ensemble_says_which_epochs_it_keeps() -> None:
+    x, y = load_iris(return_X_y=True)
+    known = quick("ensemble").fit(x, y)
+    assert any(note.startswith("each member keeps its best epoch: after ") for note in known.notes_)

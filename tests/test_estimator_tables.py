@@ -356,3 +356,35 @@ def test_unfamiliar_data_are_on_another_scale_on_purpose() -> None:
     for asked in (far, Split(far, torch.from_numpy(y), "test", "far")):
         with pytest.warns(GemfiWarning, match="another scale"):
             model.predict(asked)
+
+
+@pytest.mark.parametrize("kind", [object, str])
+def test_words_in_an_array_are_told_where_to_go(kind: type) -> None:
+    x = np.array([["1.5", "red"], ["2", "blue"]] * 60, dtype=kind)
+    with pytest.raises(InputError, match=r"X holds 'red', .* DataFrame, .*=OneHotEncoder\(sparse"):
+        quick().fit(x, [0, 1] * 60)
+    numbers = np.random.default_rng(0).normal(size=(120, 2))
+    known = quick().fit(numbers, [0, 1] * 60)
+    with pytest.raises(InputError, match="X holds 'red'"):
+        known.predict(x)
+
+
+def test_whole_numbers_of_pandas_that_are_missing_later() -> None:
+    x, y = load_iris(return_X_y=True, as_frame=True)
+    x = x.round().astype("Int64")
+    known = quick().fit(x, y)
+    later = x.copy()
+    later.iloc[3, 1] = pd.NA
+    with pytest.warns(GemfiWarning, match="filled with its median"):
+        found = known.predict_proba(later)
+    assert np.isfinite(found).all()
+
+
+def test_a_bundle_fills_what_its_classifier_fills(mixed: GEMClassifier, tmp_path: Path) -> None:
+    x = people(20, seed=1)[0]
+    x.loc[3, "age"] = None
+    loaded = gemfi.load(mixed.save(tmp_path / "m.safetensors"))
+    with pytest.warns(GemfiWarning, match="'age' has missing values"):
+        found = loaded.predict(x).probs().numpy()
+    with pytest.warns(GemfiWarning, match="'age' has missing values"):
+        np.testing.assert_allclose(found, mixed.predict_proba(x))

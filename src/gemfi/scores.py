@@ -186,8 +186,8 @@ def conflict(belief: Belief, mix: float = 0.5) -> Tensor:
 
 
 DIFFERENTIAL_ENTROPY_NOTE = (
-    "Differential entropy is inverted for the GEM methods: it falls without bound as α goes to 0, "
-    "as theirs does far from the data, so that those inputs rank as certain."
+    "Differential entropy can be inverted for the GEM methods: it falls without bound as α goes to "
+    "0, as theirs does far from the data, so that those inputs rank as certain."
 )
 """Stands below every table and figure that shows the score."""
 

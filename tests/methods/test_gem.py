@@ -449,6 +449,7 @@ def test_forward_exports_with_a_dynamic_batch(changes: dict[str, str]) -> None:
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"rho_refit": 2.0}, "rho_refit must be at least 0 and below 1"),
         ({"clip": 0.0}, "clip must be above 0, got 0.0"),
+        ({"clip": 1e308}, "clip must be "),
         ({"num_components": 1.5}, "num_components must be an integer of at least 1, got 1.5"),
         ({"num_components": True}, "num_components must be an integer of at least 1, got True"),
         ({"rho_power": -1.0}, "rho_power must be at least 0, got -1.0"),

@@ -175,7 +175,7 @@ def test_evaluate_shows_every_score_of_one_run(finished: Path, capsys: Capture) 
             for row in text.splitlines()
         ), score
     assert "differential_entropy" in entry["by_score"]
-    assert text.count("Differential entropy is inverted for the GEM methods") == 1
+    assert text.count("Differential entropy can be inverted for the GEM methods") == 1
     assert text.splitlines()[-1] == CONVENTIONS
     assert "\n\n\n" not in text
 

@@ -101,6 +101,23 @@ def test_half_headers_and_few_descriptors(folder: Path) -> None:
     assert len(warnings) < 20
 
 
+def test_idle_connections_make_room(folder: Path) -> None:
+    """Each has asked once, was answered, and stays open."""
+    bundle, log = str(folder / "rows.safetensors"), folder / "idle.log"
+    limited = ("--max-connections", "20")
+    with ExitStack() as held, running_server(log, bundle, *limited) as server:
+        for _ in range(20):
+            idle = held.enter_context(
+                raw(server, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            )
+            assert idle.recv(12) == b"HTTP/1.1 200"
+        until_healthy(server)
+        for _ in range(20):
+            assert health(server) == 200
+    reasons = {each["reason"] for each in server.events() if each["event"] == "connection closed"}
+    assert reasons == {"another needs its place"}
+
+
 @needs_proc
 def test_no_descriptor_is_left(folder: Path) -> None:
     """Whatever took them: who comes is turned away, nothing spins, and then it goes on."""

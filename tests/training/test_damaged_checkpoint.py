@@ -369,6 +369,10 @@ def test_a_header_with_one_wrong_value_is_refused_or_harmless(run: Path, count: 
             b'{"step": 4, "epoch": 0, "loss": 1, "learning_rate": 1, "seconds": 1}',
             "it has no terms",
         ),
+        (
+            b'{"step": 4, "epoch": 0, "loss": 1, "learning_rate": 1, "seconds": 1, "terms": {}}',
+            "router is not in every epoch",
+        ),
     ],
 )
 def test_lines_of_the_log_that_cannot_be(run: Path, line: bytes, message: str) -> None:

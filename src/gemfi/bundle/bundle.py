@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gemfi.belief import Belief
 from gemfi.bundle.describe import describe
 from gemfi.bundle.description import Description
-from gemfi.data.columns import Columns, frame_cells
+from gemfi.data.columns import Columns, frame_cells, warn_of_missing
 from gemfi.decisions import Decisions, Goal, Policy, Readings
 from gemfi.errors import InputError
 from gemfi.model import Inputs, Model
@@ -96,7 +96,9 @@ class Bundle:
         """The rows of a data frame as the model takes them."""
         if self.columns is None:
             raise InputError(f"{self.name} knows no names of columns: give the numbers alone")
-        return self.columns.encode_all(frame_cells(frame), lambda row: f"row {row}")
+        table, filled = self.columns.filled(frame_cells(frame))
+        warn_of_missing(filled)
+        return self.columns.encode_all(table, lambda row: f"row {row}")
 
     def decide(self, x: Inputs | Any, goal: Goal | str | None = None) -> Decisions:
         """Accept, abstain or unfamiliar for each input.

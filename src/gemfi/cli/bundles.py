@@ -22,24 +22,24 @@ _File = tyro.conf.arg(metavar="FILE")
 
 def bundle(
     run: Annotated[str, tyro.conf.Positional, _Run],
-    out: Annotated[str, tyro.conf.Positional, _File],
+    file: Annotated[str, tyro.conf.Positional, _File],
     policy: options.Goal = None,
 ) -> None:
     """Write a finished run as one file, model.safetensors, that holds all that it takes to use it.
 
     Args:
         run: the folder of a run, as gemfi train prints it.
-        out: the file, which ends in .safetensors.
+        file: to write, which ends in .safetensors.
         policy: also fit a policy on the calibration data of the task, such as
             false_alarm=0.05,risk=0.02; with it the scores of these data are kept, so that a policy
             for another goal needs the file alone.
     """
-    check_ending(Path(out))
+    check_ending(Path(file))
     goal = None if policy is None else Goal.parse(policy)
     if not Path(run).is_dir():
         raise InputError(f"no run {run}: give the folder of a run, as gemfi train prints it")
     made = bundle_of_run(Run.open(run), goal)
-    path = write_bundle(out, made)
+    path = write_bundle(file, made)
     print(made)
     print(f"\nWrote {path} ({file_size(path.stat().st_size)})")
 

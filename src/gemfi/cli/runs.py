@@ -74,6 +74,7 @@ class Choices:
         weight_decay: on weight matrices.
         seed: of weights and training.
         select: keep the last epoch, or the one with the best validation NLL.
+        patience: with --select best, stop after so many epochs without a better one.
         checkpoint_steps: save every so many steps, so that a kill loses no more than these. The
             result is the same: a run that was begun can go on with another number.
         augmentation: of training images.
@@ -100,6 +101,7 @@ class Choices:
     weight_decay: _Real = None
     seed: _Whole = None
     select: Annotated[Select | None, _one_of(Select)] = None
+    patience: _Whole = None
     checkpoint_steps: _Steps = None
     augmentation: Annotated[_AugmentationName | None, _one_of(_AugmentationName)] = None
     preset: Annotated[str | None, _Name] = None

@@ -12,6 +12,7 @@ server and the estimator all use the same one. It is plain values, so that a bun
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gemfi.errors import InputError
+from gemfi.errors import GemfiWarning, InputError, user_level
 
 Cells = npt.NDArray[Any]
 """A column: float64 with NaN for what is missing, or objects: text, and None for what is."""
@@ -228,6 +229,21 @@ class Columns:
             row = min(errors)
             raise InputError(f"{where(row)}, {errors[row]}")
         return x
+
+
+def warn_of_missing(names: Sequence[Any]) -> None:
+    """Tell that medians were filled in where no row of the training data had a missing value.
+
+    Args:
+        names: of the columns, or their numbers; nothing is said where there are none.
+    """
+    if names:
+        warnings.warn(
+            f"column {names[0]!r} has missing values, and the training data had none there: they "
+            "are filled with its median; fit on data with missing values to learn what they mean",
+            GemfiWarning,
+            stacklevel=user_level(),
+        )
 
 
 def _fitted(name: str, cells: Cells, training: Cells) -> Column:

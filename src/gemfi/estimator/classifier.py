@@ -88,14 +88,14 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         patience: stop when so many epochs have not had a better NLL on the validation part, and
             keep the best; None runs all epochs and keeps the last.
         class_weight: None, `balanced` (each class counts as much as any other), or a dict of
-            weights by class, 1 where it names none. It multiplies `sample_weight`.
+            weights by class, 1 where it names none; it multiplies `sample_weight`.
         learning_rate: the largest; it falls to zero along a cosine. None, with `weight_decay`
             None, trains rows twice, with 3·10⁻⁴ and decay 10 and with 2·10⁻³ and 0.01, and keeps
             the second where its validation NLL is lower by two standard errors; 2·10⁻³ for
             images and where nothing is held out.
         weight_decay: of AdamW; None as above, or 0.01.
-        validation_fraction: share that is held out for scales and temperature; None as above.
-        calibration_fraction: share that is held out for decisions; likewise.
+        validation_fraction: share that is held out, as above; None chooses it.
+        calibration_fraction: likewise, for decisions.
         n_threads: of torch, during the fit; None for one thread where X is rows and the network
             small (batch times weights up to 2^28), and for torch's own setting elsewhere.
         random_state: an integer, a `RandomState`, or None for another result each time.
@@ -106,10 +106,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_features_in_: columns of X, or channels of images.
         feature_names_in_: names of the columns, where X had some.
         n_iter_: epochs that were run.
-        best_epoch_: the one that was kept, counted from 0; None where it is the last.
+        best_epoch_: the one that was kept, counted from 0; None for the last.
         n_steps_: optimiser steps.
-        reading_: the fitted preprocessor, and the columns of a table with categories or
-            missing values.
+        reading_: the fitted preprocessor, and the columns of a mixed table.
         model_: the trained `Model`, in float64; it takes what `reading_` makes of X, which is X
             itself where it holds numbers alone.
         log_temperature_: log T of the probabilities, which `model_` has too.
@@ -176,7 +175,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_settings()
         given, names = check_training(self, X, y)
         classes, labels = encoded_labels(names)
-        weight = total_weight(without_torch(sample_weight), self.class_weight, names)
+        weight = total_weight(
+            without_torch(sample_weight, "sample_weight"), self.class_weight, names
+        )
         samples, self.classes_ = without_zeros(Samples(given, labels, weight), classes)
         seed = draw_seed(self.random_state)
         shares = self.validation_fraction, self.calibration_fraction
@@ -361,9 +362,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             example=scaling.apply(samples.x[parts.train[:2]]),
             seed=seed,
         )
-        shown = bool(self.verbose)
-        run = Training(fresh, samples, parts, scaling, budget, self.patience, seed, shown)
-        held, kind = samples.rows(parts.validation), samples.x.ndim
+        held, kind, bar = samples.rows(parts.validation), samples.x.ndim, bool(self.verbose)
+        run = Training(fresh, samples, parts, scaling, budget, self.patience, seed, bar)
         paces = choose_paces(self.learning_rate, self.weight_decay, kind, len(held))
         with limited_threads(self.n_threads or choose_threads(fresh(), budget.batch_size, kind)):
             kept, self.notes_ = run.best(paces)

@@ -27,9 +27,14 @@ CHUNK = 1 << 22  # numbers that are held in float64 at a time: 32 MiB
 ROWS = 1 << 14  # samples likewise, since a belief on one may be larger than the sample
 
 
-def without_torch(data: Any) -> Any:
-    """A tensor as an array, on the CPU and without gradients; anything else as it is."""
-    require_dense(data, "X")
+def without_torch(data: Any, name: str = "X") -> Any:
+    """A tensor as an array, on the CPU and without gradients; anything else as it is.
+
+    Args:
+        data: of any kind.
+        name: of the argument, for messages.
+    """
+    require_dense(data, name)
     if not isinstance(data, Tensor):
         return data
     tensor = data.detach().cpu()

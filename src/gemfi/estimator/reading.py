@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,8 @@ from sklearn.utils import _safe_indexing, check_array, check_consistent_length, 
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from gemfi.data.columns import Cells, Columns, frame_cells
-from gemfi.errors import GemfiWarning, InputError, user_level
+from gemfi.data.columns import Cells, Columns, frame_cells, warn_of_missing
+from gemfi.errors import InputError
 from gemfi.estimator.inputs import Array, check_samples, without_torch
 
 
@@ -53,7 +52,8 @@ class Reading:
             if len(rest):
                 parts.append(_dense(fitted.transform(_safe_indexing(x, rest)), fitted))
             x = _stacked(parts, np.argsort(np.concatenate([rows, rest])))
-        reading = cls(fitted, _fitted_columns(x, rows), _medians(x, rows))
+        columns = _fitted_columns(x, rows)
+        reading = cls(fitted, columns, _medians(x, rows) if columns is None else None)
         return reading, reading._encoded(x)
 
     def numbers(self, x: Any) -> Array:
@@ -75,7 +75,7 @@ class Reading:
     def _encoded(self, x: Any) -> Array:
         if self.columns is not None:
             table, names = self.columns.filled(_cells(x, self.columns.names))
-            _warn_of_missing(names)
+            warn_of_missing(names)
             return self.columns.encode_all(table, lambda row: f"row {row}")
         found: Array = check_array(
             x, dtype="numeric", allow_nd=True, ensure_all_finite="allow-nan", input_name="X"
@@ -86,7 +86,7 @@ class Reading:
             return found
         if self.medians is None:
             raise InputError("X has NaN in an image, and the network cannot take it: fill it first")
-        _warn_of_missing(np.flatnonzero(lacking.any(axis=0)).tolist())
+        warn_of_missing(np.flatnonzero(lacking.any(axis=0)).tolist())
         return np.where(lacking, self.medians, found)
 
 
@@ -98,9 +98,10 @@ def check_training(estimator: Any, x: Any, y: Any) -> tuple[Any, Array]:
         x: samples.
         y: their labels.
     """
-    x, y = without_torch(x), without_torch(y)
+    x, y = without_torch(x), without_torch(y, "y")
     if estimator.preprocessor is None and not is_mixed(x):
         refuse_sparse(x)
+        _refuse_words(x)
         numbers, given = validate_data(estimator, x, y, **_NUMBERS)
         return numbers, given
     validate_data(estimator, x, y, skip_check_array=True)
@@ -132,6 +133,7 @@ def check_inputs(estimator: Any, x: Any, reading: Reading) -> Any:
     words = columns is not None and any(each.kind == "category" for each in columns.columns)
     if reading.preprocessor is None and not words and not is_mixed(x):
         refuse_sparse(x)
+        _refuse_words(x)
         return validate_data(estimator, x, reset=False, **_NUMBERS)
     validate_data(estimator, x, reset=False, skip_check_array=True)
     return x
@@ -144,6 +146,28 @@ _NUMBERS: dict[str, Any] = {
 }
 
 
+def _refuse_words(x: Any) -> None:
+    """Refuse an array with words: only the columns of a data frame may have them."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "OSU":
+        return
+    for cell in array.ravel():
+        if isinstance(cell, str | bytes) and not _is_number(cell):
+            raise InputError(
+                f"X holds {cell[:40]!r}, which is no number: give categories as columns of a "
+                "pandas DataFrame, or encode them with "
+                "preprocessor=OneHotEncoder(sparse_output=False)"
+            )
+
+
+def _is_number(cell: str | bytes) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def is_mixed(x: Any) -> bool:
     """Whether X is a data frame of more than plain numbers: categories, or missing values."""
     if not (hasattr(x, "iloc") and hasattr(x, "dtypes")):
@@ -154,21 +178,10 @@ def is_mixed(x: Any) -> bool:
 
 
 def _medians(x: Any, rows: Array) -> Array | None:
-    """Of numbers (N, D) in some rows."""
-    if is_mixed(x):
-        return None  # its columns know them
-    array = np.asarray(x)
-    return np.median(array[rows], axis=0) if array.ndim == 2 and array.dtype.kind != "O" else None
-
-
-def _warn_of_missing(names: Sequence[Any]) -> None:
-    if names:
-        warnings.warn(
-            f"column {names[0]!r} has missing values, and the training data had none there: they "
-            "are filled with its median; fit on data with missing values to learn what they mean",
-            GemfiWarning,
-            stacklevel=user_level(),
-        )
+    """Of numbers (N, D) in some rows; None for images."""
+    if np.ndim(x) != 2:
+        return None
+    return np.median(np.asarray(x, dtype=np.float64)[rows], axis=0)
 
 
 def _stacked(parts: Sequence[Any], order: Array) -> Any:

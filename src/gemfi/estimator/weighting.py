@@ -27,8 +27,12 @@ def total_weight(
     """
     weight = _read(sample_weight, len(labels))
     if class_weight is not None:
-        classes, index = np.unique(labels, return_inverse=True)
-        of_class = _of_classes(class_weight, classes, labels, weight)[index]
+        counts = np.ones(len(labels), bool) if weight is None else weight > 0
+        classes, index = np.unique(labels[counts], return_inverse=True)
+        given = None if weight is None else weight[counts]
+        _refuse_strangers(class_weight, labels)
+        of_class = np.zeros(len(labels))
+        of_class[counts] = _of_classes(class_weight, classes, labels[counts], given)[index]
         weight = of_class if weight is None else of_class * weight
     return None if weight is None or (weight == weight[0]).all() else weight
 
@@ -51,6 +55,20 @@ def _read(sample_weight: Any, samples: int) -> Floats | None:
     return found
 
 
+def _refuse_strangers(class_weight: Mapping[Any, float] | str, labels: npt.NDArray[Any]) -> None:
+    known = np.unique(labels).tolist()
+    strangers = (
+        []
+        if isinstance(class_weight, str)
+        else [each for each in class_weight if each not in known]
+    )
+    if strangers:
+        raise InputError(
+            f"class_weight names the class {strangers[0]!r}, but the classes of y are "
+            f"{', '.join(map(repr, known))}"
+        )
+
+
 def _of_classes(
     class_weight: Mapping[Any, float] | str,
     classes: npt.NDArray[Any],
@@ -67,14 +85,7 @@ def _of_classes(
             "balanced", classes=classes, y=labels, sample_weight=sample_weight
         )
         return np.asarray(found, dtype=np.float64)
-    known = classes.tolist()
-    strangers = [each for each in class_weight if each not in known]
-    if strangers:
-        raise InputError(
-            f"class_weight names the class {strangers[0]!r}, but the classes of y are "
-            f"{', '.join(map(repr, known))}"
-        )
-    found = np.array([class_weight.get(each, 1.0) for each in known], dtype=np.float64)
+    found = np.array([class_weight.get(each, 1.0) for each in classes.tolist()], dtype=np.float64)
     if not (np.isfinite(found) & (found > 0)).all():
         raise InputError("class_weight must be finite and above 0; leave a class out of X instead")
     return found

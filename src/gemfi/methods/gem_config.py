@@ -263,7 +263,7 @@ def _check_numbers(config: GEMConfig) -> None:
     checks.number("gate_low", config.gate_low, above=0)
     checks.number("gate_high", config.gate_high, most=1, above=config.gate_low)
     checks.number("dropout", config.dropout, 0, below=1)
-    checks.number("clip", config.clip, above=0)
+    checks.number("clip", config.clip, most=1e30, above=0)  # of float32
     checks.number("energy_desaturate", config.energy_desaturate)
     checks.number("ebm_margin", config.ebm_margin)
     checks.number("rho_refit", config.rho_refit, 0, below=1)

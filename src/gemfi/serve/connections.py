@@ -1,10 +1,10 @@
 """Connections: how many there may be, and how long each may take over its part.
 
 asyncio accepts whatever comes, and at the end of the file descriptors it says so thousands of times
-a second. So the listening socket itself counts: at the limit of its `Gate` those who have waited
-longest with half a header make room, requests beyond it are answered 503, and beyond a small margin
-new connections are closed. uvicorn waits for a header, and for a client that does not take its
-answer, as long as it takes; `Connection` does not.
+a second. So the listening socket itself counts: at the limit of its `Gate` those make room who have
+been idle longest or have sent half a header, requests beyond it are answered 503, and beyond a
+small margin new connections are closed. uvicorn waits for a header, and for a client that does not
+take its answer, as long as it takes; `Connection` does not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Gate:
     def __init__(self, limit: int) -> None:
         self.limit, self.open = limit, 0
         self.leaving: set[Connection] = set()  # those that are being closed to make room
-        self.waiting: dict[Connection, float] = {}  # for a header, since when, the longest first
+        self.waiting: dict[Connection, float] = {}  # for a request, since when, the longest first
 
     @classmethod
     def of(cls, settings: Settings) -> Gate:
@@ -72,7 +72,7 @@ class Gate:
         return self._staying > self.limit
 
     def make_room(self) -> None:
-        """At the limit, close the connections that have waited longest for their headers."""
+        """At the limit, close the connections on which a request was awaited longest."""
         slow = time.monotonic() - _SLOW
         while self._staying >= self.limit and len(self.leaving) < 2 * _MARGIN and self.waiting:
             longest, since = next(iter(self.waiting.items()))
@@ -181,7 +181,7 @@ class Connection(H11Protocol):
 
     Args:
         settings: that have the times.
-        gate: that is told who waits for a header.
+        gate: that is told on whom a request is awaited.
         known: what uvicorn gives.
     """
 
@@ -241,8 +241,10 @@ class Connection(H11Protocol):
 
     def _awaited(self) -> tuple[str, int] | None:
         """What the client must do next, and in which request; None if it need not do anything."""
-        if self.transport.is_closing() or self.timeout_keep_alive_task is not None:
+        if self.transport.is_closing():
             return None
+        if self.timeout_keep_alive_task is not None:
+            return "request", id(self.cycle)
         part = {h11.IDLE: "header", h11.SEND_BODY: "body"}.get(self.conn.their_state)
         return None if part is None else (part, id(self.cycle))
 
@@ -253,16 +255,18 @@ class Connection(H11Protocol):
         self._gate.waiting.pop(self, None)
         if phase is None:
             return
-        seconds = self._settings.body_timeout + _GRACE
-        if phase[0] == "header":
-            seconds = self._settings.header_timeout
+        if phase[0] != "body":
             self._gate.waiting[self] = time.monotonic()
-        self._clock = self.loop.call_later(seconds, self.expire, "the client is too slow")
+        if phase[0] == "request":
+            return  # uvicorn has a clock for idle connections
+        header, body = self._settings.header_timeout, self._settings.body_timeout + _GRACE
+        seconds = header if phase[0] == "header" else body
+        self._clock = self.loop.call_later(seconds, self.expire, f"no {phase[0]} in {seconds:g} s")
 
     def expire(self, reason: str) -> None:
         """Close a connection whose client takes too long."""
         if self._phase is not None and self._phase[0] == "header" and self.conn.trailing_data[0]:
-            self.transport.write(_late(self._settings.header_timeout))
+            self.transport.write(_late(reason))
         log("connection closed", level=logging.WARNING, reason=reason)
         self.transport.close()
         self._abort_later()
@@ -271,9 +275,9 @@ class Connection(H11Protocol):
         self.loop.call_later(self._settings.body_timeout, self.transport.abort)
 
 
-def _late(seconds: float) -> bytes:
+def _late(reason: str) -> bytes:
     """The answer to half a header."""
-    message = f"the header did not come within {seconds:g} s"
+    message = f"the header did not come in time: {reason}"
     body = to_json(ProblemError(408, "slow_header", message).plain()).encode()
     lines = (
         "HTTP/1.1 408 Request Timeout", "Connection: close", "Content-Type: application/json",

@@ -43,7 +43,7 @@ class JsonLines(logging.Formatter):
         return to_json(fields, ensure_ascii=True)
 
 
-_KindOfRecord = tuple[str, int, str, type[BaseException] | None]
+_KindOfRecord = tuple[str, int, str, str | None, type[BaseException] | None]
 
 
 @dataclass
@@ -57,7 +57,7 @@ class SteadyHandler(logging.StreamHandler[TextIO]):
 
     The count is in the next line of that kind, or in one at the end. What is below a warning, such
     as the line of a request, is always written. Two records are of one kind if they have the same
-    logger, level, first line and type of exception.
+    logger, level, first line, reason and type of exception.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -70,7 +70,9 @@ class SteadyHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
             return
         error = record.exc_info[0] if record.exc_info else None
-        kind = (record.name, record.levelno, str(record.msg).partition("\n")[0], error)
+        reason = getattr(record, _FIELDS, {}).get("reason")
+        first = str(record.msg).partition("\n")[0]
+        kind = (record.name, record.levelno, first, reason, error)
         repeated, now = self._kinds.get(kind), time.monotonic()
         if repeated is not None and now - repeated.since < _APART:
             repeated.left_out += 1
@@ -87,9 +89,11 @@ class SteadyHandler(logging.StreamHandler[TextIO]):
 
     def _tell_all(self) -> None:
         kinds, self._kinds = self._kinds, {}
-        for (name, level, first, _), repeated in kinds.items():
+        for (name, level, first, reason, _), repeated in kinds.items():
             if repeated.left_out:
                 plain = logging.LogRecord(name, level, "", 0, first, None, None)
+                if reason is not None:
+                    setattr(plain, _FIELDS, {"reason": reason})
                 self._tell(plain, repeated.left_out)
 
     def _tell(self, record: logging.LogRecord, left_out: int) -> None:

@@ -84,7 +84,8 @@ class _Parent:
             self._pass_signals_on()
             if not self._asked_to_stop:
                 self._replace_dead()
-        return int(any(each.exitcode for each in self._workers))
+        fine = {0, -signal.SIGTERM}  # the second of one that was still starting
+        return int(any(each.exitcode not in fine for each in self._workers))
 
     def _note_stop(self, sig: int, frame: FrameType | None) -> None:
         self._asked_to_stop += 1

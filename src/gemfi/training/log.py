@@ -29,6 +29,11 @@ class RunLog:
             return
         whole = self.path.read_bytes().split(b"\n")[:-1]
         records = [_record(line, f"{self.path} line {n}") for n, line in enumerate(whole, start=1)]
+        epochs = [set(record) for record in records if "finished" not in record]
+        for number, keys in enumerate(epochs, start=1):
+            if keys != epochs[0]:
+                lacking = min(keys ^ epochs[0])
+                raise _damaged(f"{self.path} line {number}", f"{lacking} is not in every epoch")
         self.records = [
             record
             for record in records

@@ -38,7 +38,7 @@ from gemfi.training.kept import (
     usable_outliers,
 )
 from gemfi.training.log import RunLog
-from gemfi.training.members import MEMBER, mean_history, member_seed
+from gemfi.training.members import MEMBER, mean_history, member_seed, members_notes
 from gemfi.training.optimizer import make_optimizer
 from gemfi.training.state import FitResult, RunState
 from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
@@ -222,6 +222,7 @@ class _Trainer:
             results.append(result)
         self.state.step = self.steps
         self.state.seconds = sum(result.seconds for result in results)
+        self.notes += members_notes(self.config.select, [each.best_epoch for each in results])
         for record in mean_history([result.history for result in results]):
             self.log.write(**record)
 

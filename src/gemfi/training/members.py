@@ -40,3 +40,11 @@ def mean_history(histories: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str
                 merged[name] = statistics.fmean(each[name] for each in records)
         found.append(merged)
     return found
+
+
+def members_notes(select: str, best: Sequence[int | None]) -> list[str]:
+    """Which epoch each member keeps, where it is not the last."""
+    if select == "last":
+        return []
+    kept = ", ".join(str(epoch + 1) for epoch in best if epoch is not None)
+    return [f"each member keeps its best epoch: after {kept}"]

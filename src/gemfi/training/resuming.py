@@ -104,8 +104,8 @@ def note_threads(path: Path, state: RunState, *, begun: bool) -> None:
     warnings.warn(
         f"{path} was saved by a run with {_threads(before)}, and it goes on with "
         f"{_threads(state.threads)}: its weights will not be bit for bit those of a run with "
-        f"either. For that, stop it and resume with OMP_NUM_THREADS={before}, or after "
-        f"torch.set_num_threads({before})",
+        f"either. A run whose weights shall not depend on where it was stopped is resumed with one "
+        f"number of threads: here OMP_NUM_THREADS={before}",
         GemfiWarning,
         stacklevel=user_level(),
     )

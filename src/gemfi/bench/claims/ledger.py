@@ -20,8 +20,9 @@ _TINY: Final = ".1e"
 
 RULE: Final = (
     "A claim is supported if all of its tests are, refuted if one of them is, and undecided "
-    "otherwise. A test on fewer than three seeds is undecided. Each test stands alone: one "
-    "interval in twenty or so misses the true value, and nothing corrects for their number."
+    "otherwise. A test on fewer than three seeds is undecided; costs count turns and not seeds. "
+    "Each test stands alone: one interval in twenty or so misses the true value, and nothing "
+    "corrects for their number."
 )
 
 OURS: Final = "ours"

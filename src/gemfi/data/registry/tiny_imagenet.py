@@ -79,8 +79,8 @@ TINY_IMAGENET: Final = DataSet(
     note=f"64×64 made 32×32 with a Lanczos filter; class names are WordNet ids; {NO_CONSTANTS}",
     overlaps={
         "cifar10": "22 of its 200 classes, 11 % of its images, are classes of CIFAR-10, so that "
-        "they are no OOD data and lower every score, by about 1.7 points of AUROC; runs since then "
-        "leave them out"
+        "they are no OOD data and make every score look worse; numbers with them stay until the "
+        "runs are trained again without them"
     },
 )
 
