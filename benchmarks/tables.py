@@ -75,7 +75,7 @@ def made_mixed(seed: int) -> Table:
 
 
 def made_three(seed: int) -> Table:
-    """4,000 rows of three classes, a tenth of them with a label drawn at random."""
+    """4,000 rows of three classes, a quarter of them with a label drawn at random."""
     x, y = datasets.make_classification(
         4_000, 20, n_informative=6, n_redundant=2, n_classes=3, n_clusters_per_class=1,
         class_sep=0.9, flip_y=0.25, random_state=seed,
