@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gemfi import METHODS
 from gemfi.errors import InputError
 from gemfi.estimator import GEMClassifier, threads
 from gemfi.estimator.building import build
+from gemfi.estimator.fitting import CALM, FREE, USUAL, better, choose_paces
 from gemfi.estimator.threads import choose_threads, limited_threads
 from gemfi.estimator.weighting import total_weight
 
@@ -243,3 +245,39 @@ def test_an_ensemble_says_which_epochs_it_keeps() -> None:
     x, y = load_iris(return_X_y=True)
     known = quick("ensemble").fit(x, y)
     assert any(note.startswith("each member keeps its best epoch: after ") for note in known.notes_)
+
+
+# -- paces ---------------------------------------------------------------------------------------
+
+
+def trained(losses: list[float]) -> Any:
+    return SimpleNamespace(losses=torch.tensor(losses, dtype=torch.float64))
+
+
+def test_the_free_pace_has_to_be_clearly_better() -> None:
+    noise = np.random.default_rng(0).normal(size=100)
+    noise = (noise - noise.mean()) / noise.std() * 10  # a mean has a standard error of 1
+    calm = trained((noise + 50).tolist())
+    for gain, clear in ((1.1, False), (1.3, True)):  # 1 + 20/100 standard errors
+        free = trained([50 - gain] * 100)
+        assert better(calm, free, None) is (free if clear else calm)
+        assert better(calm, free, torch.full((100,), 7.0).double()) is (free if clear else calm)
+    few = trained([0.9, 1.1] * 10)  # twenty: a standard error of 0.1 / sqrt(20), and two are asked
+    assert better(few, trained([1 - 0.04] * 20), None) is few
+    assert better(few, trained([1 - 0.05] * 20), None) is not few
+
+
+def test_which_paces_are_tried() -> None:
+    assert choose_paces(None, None, 2, 20) == [CALM, FREE]
+    assert choose_paces(None, None, 2, 0) == choose_paces(None, None, 4, 20) == [USUAL]
+    assert choose_paces(0.1, None, 2, 20) == [(0.1, USUAL.weight_decay)]
+    assert choose_paces(None, 0.1, 2, 20) == [(USUAL.learning_rate, 0.1)]
+
+
+def test_what_is_kept_is_said() -> None:
+    x, y = blobs()
+    classifier = quick().fit(x, y)
+    rate = 0.0003 if classifier.history_[0]["learning_rate"] < 0.0003 else 0.001
+    said = [note for note in classifier.notes_ if "learning rates" in note]
+    assert said == [f"trained with learning rates 0.0003 and 0.001; {rate:g} is kept"]
+    assert not any("learning rates" in note for note in quick(learning_rate=0.01).fit(x, y).notes_)

@@ -382,7 +382,7 @@ def test_whole_numbers_of_pandas_that_are_missing_later() -> None:
 
 def test_a_bundle_fills_what_its_classifier_fills(mixed: GEMClassifier, tmp_path: Path) -> None:
     x = people(20, seed=1)[0]
-    x.loc[3, "age"] = None
+    x = x.assign(age=x["age"].where(np.arange(20) != 3))
     loaded = gemfi.load(mixed.save(tmp_path / "m.safetensors"))
     with pytest.warns(GemfiWarning, match="'age' has missing values"):
         found = loaded.predict(x).probs().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -448,8 +449,8 @@ def test_forward_exports_with_a_dynamic_batch(changes: dict[str, str]) -> None:
         ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"rho_refit": 2.0}, "rho_refit must be at least 0 and below 1"),
-        ({"clip": 0.0}, "clip must be above 0, got 0.0"),
-        ({"clip": 1e308}, "clip must be "),
+        ({"clip": 0.0}, "clip must be at most 1e+30 and above 0, got 0.0"),
+        ({"clip": 1e308}, "clip must be at most 1e+30 and above 0, got 1e+308"),
         ({"num_components": 1.5}, "num_components must be an integer of at least 1, got 1.5"),
         ({"num_components": True}, "num_components must be an integer of at least 1, got True"),
         ({"rho_power": -1.0}, "rho_power must be at least 0, got -1.0"),
@@ -464,7 +465,7 @@ def test_forward_exports_with_a_dynamic_batch(changes: dict[str, str]) -> None:
     ],
 )
 def test_bad_configurations_say_what_was_expected(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+    with pytest.raises(InputError, match=re.escape(message)):
         replace(GEMConfig(), **changes)
 
 

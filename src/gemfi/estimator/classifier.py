@@ -90,10 +90,10 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: None, `balanced` (each class counts as much as any other), or a dict of
             weights by class, 1 where it names none; it multiplies `sample_weight`.
         learning_rate: the largest; it falls to zero along a cosine. None, with `weight_decay`
-            None, trains rows twice, with 3·10⁻⁴ and decay 10 and with 2·10⁻³ and 0.01, and keeps
-            the second where its validation NLL is lower by two standard errors; 2·10⁻³ for
+            None, trains rows twice, with 3·10⁻⁴ and decay 10 and with 10⁻³ and 0.5, and keeps
+            the second where its validation NLL is clearly lower (docs/estimator.md); 2·10⁻³ for
             images and where nothing is held out.
-        weight_decay: of AdamW; None as above, or 0.01.
+        weight_decay: of AdamW; None as above, or 10⁻⁴.
         validation_fraction: share that is held out, as above; None chooses it.
         calibration_fraction: likewise, for decisions.
         n_threads: of torch, during the fit; None for one thread where X is rows and the network

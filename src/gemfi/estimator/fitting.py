@@ -82,8 +82,10 @@ class Pace(NamedTuple):
 
 CALM: Final = Pace(3e-4, 10.0)
 """For tables in which there is little to learn: hardly more than a linear model."""
-FREE: Final = Pace(2e-3, 1e-2)
-"""For all else."""
+FREE: Final = Pace(1e-3, 0.5)
+"""For tables in which there is much."""
+USUAL: Final = Pace(2e-3, 1e-4)
+"""For images, and where no validation part can judge."""
 
 
 def choose_paces(
@@ -99,8 +101,8 @@ def choose_paces(
     """
     if learning_rate is None and weight_decay is None and dimensions == 2 and held_out:
         return [CALM, FREE]
-    rate = FREE.learning_rate if learning_rate is None else learning_rate
-    return [Pace(rate, FREE.weight_decay if weight_decay is None else weight_decay)]
+    rate = USUAL.learning_rate if learning_rate is None else learning_rate
+    return [Pace(rate, USUAL.weight_decay if weight_decay is None else weight_decay)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +207,10 @@ def _losses(model: Model, split: Split) -> Tensor:
 
 
 def better(calm: Trained, free: Trained, weight: Tensor | None) -> Trained:
-    """The free one where its validation NLL is lower by two standard errors or more.
+    """The free one where its validation NLL is lower by 1 + 20/V standard errors.
 
-    Few samples cannot tell the two apart, and then less was learnt from noise by the calm one.
+    That is one for many samples, and two for twenty, whose standard error is itself uncertain.
+    Where they cannot be told apart the calm one has learnt less from noise.
 
     Args:
         calm: trained slowly, with much weight decay.
@@ -221,4 +224,4 @@ def better(calm: Trained, free: Trained, weight: Tensor | None) -> Trained:
     share = share / share.sum()
     mean = share @ gain
     error = (share.square() @ (gain - mean).square()).sqrt()
-    return free if bool(mean > 2 * error) else calm
+    return free if bool(mean > (1 + 20 / len(gain)) * error) else calm

@@ -37,7 +37,9 @@ class TrainConfig:
         weight_decay: on weight matrices; never on biases, norms or the temperature.
         clip_norm: largest norm of the gradient.
         seed: of shuffling, dropout, outliers and augmentation.
-        select: keep the `last` epoch, or the one with the `best` NLL on validation data.
+        select: keep the `last` epoch, or the one with the `best` NLL on validation data. It is the
+            last, so that `fit` does the same with and without validation data; set `best` for many
+            epochs and noisy labels (docs/methods.md).
         patience: with `best`, stop after so many epochs without a better one; None runs them all.
         bf16: run the backbone, and it alone, under bfloat16 autocast. It saves time on processors
             with instructions for it; on others a step can take ten times as long.
