@@ -270,7 +270,7 @@ def test_megabytes_of_empty_arrays(folder: Path) -> None:
     with running_server(folder / "empty.log", str(folder / "rows.safetensors")) as server:
         status, told = send(server, empty[:500_000])
         assert (status, told["error"]["code"]) == (413, "too_large")
-        assert "65,536 bytes" in told["error"]["message"]
+        assert "292,864 bytes" in told["error"]["message"]
 
 
 def test_others_are_answered_while_a_large_request_is(folder: Path) -> None:
