@@ -23,6 +23,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -107,34 +108,28 @@ def of_sklearn(load: Callable[..., Any]) -> Table:
     return Table(*load(return_X_y=True))
 
 
+def _loaders(*names: str) -> dict[str, Callable[[], Table]]:
+    return {name: partial(keel, name) for name in names}
+
+
 TABLES: Final[dict[str, Callable[[], Table]]] = {
-    "made mixed": lambda: made_mixed(0),
-    "made three": lambda: made_three(0),
-    "made binary": lambda: made_binary(0),
-    **{
-        name: lambda name=name: keel(name)  # type: ignore[misc]
-        for name in (
-            "pima", "saheart", "heart", "german", "mammographic", "vehicle", "spambase", "satimage",
-            "twonorm", "banana",
-        )
-    },
-    "wine": lambda: of_sklearn(datasets.load_wine),
-    "breast cancer": lambda: of_sklearn(datasets.load_breast_cancer),
-    "digits": lambda: of_sklearn(datasets.load_digits),
-}  # fmt: skip
+    "made mixed": partial(made_mixed, 0),
+    "made three": partial(made_three, 0),
+    "made binary": partial(made_binary, 0),
+    **_loaders("pima", "saheart", "heart", "german", "mammographic", "vehicle"),
+    **_loaders("spambase", "satimage", "twonorm", "banana"),
+    "wine": partial(of_sklearn, datasets.load_wine),
+    "breast cancer": partial(of_sklearn, datasets.load_breast_cancer),
+    "digits": partial(of_sklearn, datasets.load_digits),
+}
 """The tables that are reported."""
 TRIALS: Final[dict[str, Callable[[], Table]]] = {
-    "trial mixed": lambda: made_mixed(101),
-    "trial three": lambda: made_three(101),
-    "trial binary": lambda: made_binary(101),
-    **{
-        name: lambda name=name: keel(name)  # type: ignore[misc]
-        for name in (
-            "australian", "bupa", "contraceptive", "phoneme", "ionosphere", "bands", "titanic",
-            "ring", "segment", "tae", "texture",
-        )
-    },
-}  # fmt: skip
+    "trial mixed": partial(made_mixed, 101),
+    "trial three": partial(made_three, 101),
+    "trial binary": partial(made_binary, 101),
+    **_loaders("australian", "bupa", "contraceptive", "phoneme", "ionosphere", "bands", "titanic"),
+    **_loaders("ring", "segment", "tae", "texture"),
+}
 """Other tables, on which the defaults were chosen."""
 
 
