@@ -16,7 +16,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from gemfi import checks
 from gemfi.belief import Belief
@@ -368,16 +368,16 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with limited_threads(self.n_threads or choose_threads(fresh(), budget.batch_size, kind)):
             kept, self.notes_ = run.best(paces)
             self.model_ = finished(kept.model, scaling)
-            self._fit_temperature(held)
+            self._fit_temperature(kept.log_probs, held)
             known = samples.rows(parts.calibration)
             self.calibration_ = self._readings(known.x, known.labels) if len(known) else None
         self.history_, self.best_epoch_ = kept.result.history, kept.result.best_epoch
         self.n_iter_, self.n_steps_ = len(self.history_), self.history_[-1]["step"]
 
-    def _fit_temperature(self, held: Samples) -> None:
+    def _fit_temperature(self, log_probs: Tensor | None, held: Samples) -> None:
         self.log_temperature_ = 0.0
-        if len(held):
-            log_probs, labels = map(torch.from_numpy, (self._log_probs(held.x), held.labels))
+        if log_probs is not None:
+            labels = torch.from_numpy(held.labels)
             self.log_temperature_ = shrunk_temperature(log_probs, labels, weight=held.weights)
             self.model_.set_temperature(self.log_temperature_)
 

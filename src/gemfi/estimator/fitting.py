@@ -113,13 +113,13 @@ class Trained:
         model: of standardised inputs.
         pace: its own.
         result: of its training.
-        losses: (V,) −log p(y) of the validation part; None where there is none.
+        log_probs: (V, C) of the validation part; None where there is none.
     """
 
     model: Model
     pace: Pace
     result: FitResult
-    losses: Tensor | None
+    log_probs: Tensor | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,10 @@ class Training:
         """
         tried = [self._run(pace) for pace in paces]
         held = self.samples.rows(self.parts.validation)
-        kept = tried[0] if len(tried) == 1 else better(tried[0], tried[1], held.weights)
+        kept = tried[0] if len(tried) == 1 else better(tried[0], tried[1], held)
+        import os
+        if os.environ.get("REFIT") and kept.result.best_epoch is not None:
+            kept = self._refit(kept)
         notes = list(kept.result.notes)
         if len(tried) > 1:
             rates = " and ".join(f"{pace.learning_rate:g}" for pace in paces)
@@ -167,6 +170,22 @@ class Training:
                 f"takes {FEWEST} samples and a validation_fraction above 0"
             )
         return kept, notes
+
+    def _refit(self, first: Trained) -> Trained:
+        model = self.build()
+        rows = np.sort(np.concatenate(self.parts[:2]))
+        both = self.samples.rows(rows)
+        train = both.split(self.scaling, Role.TRAIN, model.head.num_classes)
+        config = TrainConfig(
+            epochs=self.budget.epochs,
+            batch_size=self.budget.batch_size,
+            learning_rate=first.pace.learning_rate,
+            weight_decay=first.pace.weight_decay,
+            seed=self.seed,
+            stop_after=first.result.best_epoch + 1,
+        )
+        result = fit(model, train, None, config, sample_weight=both.weights, progress=self.progress)
+        return Trained(model, first.pace, result, first.log_probs)
 
     def _run(self, pace: Pace) -> Trained:
         """Train on the training part; the validation part, if there is one, says how long."""
@@ -197,16 +216,11 @@ class Training:
             validation_weight=None if validation is None else held.weights,
             progress=self.progress,
         )
-        losses = None if validation is None else _losses(model, validation)
-        return Trained(model, pace, result, losses)
+        known = None if validation is None else model.predict(validation.x).log_probs().double()
+        return Trained(model, pace, result, known)
 
 
-def _losses(model: Model, split: Split) -> Tensor:
-    log_p = model.predict(split.x).log_probs().double()
-    return -log_p.gather(1, split.labels.unsqueeze(1))[:, 0]
-
-
-def better(calm: Trained, free: Trained, weight: Tensor | None) -> Trained:
+def better(calm: Trained, free: Trained, held: Samples) -> Trained:
     """The free one where its validation NLL is lower by 1 + 20/V standard errors.
 
     That is one for many samples, and two for twenty, whose standard error is itself uncertain.
@@ -215,12 +229,13 @@ def better(calm: Trained, free: Trained, weight: Tensor | None) -> Trained:
     Args:
         calm: trained slowly, with much weight decay.
         free: trained fast, with little.
-        weight: (V,) of the validation part; None where all count alike.
+        held: the validation part.
     """
-    assert calm.losses is not None  # noqa: S101 - both are trained where they can be judged
-    assert free.losses is not None  # noqa: S101
-    gain = calm.losses - free.losses
-    share = torch.ones_like(gain) if weight is None else weight
+    assert calm.log_probs is not None  # noqa: S101 - both are trained where they can be judged
+    assert free.log_probs is not None  # noqa: S101
+    labels = torch.from_numpy(held.labels).unsqueeze(1)
+    gain = (free.log_probs - calm.log_probs).gather(1, labels)[:, 0]
+    share = torch.ones_like(gain) if held.weights is None else held.weights
     share = share / share.sum()
     mean = share @ gain
     error = (share.square() @ (gain - mean).square()).sqrt()

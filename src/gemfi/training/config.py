@@ -41,6 +41,8 @@ class TrainConfig:
             last, so that `fit` does the same with and without validation data; set `best` for many
             epochs and noisy labels (docs/methods.md).
         patience: with `best`, stop after so many epochs without a better one; None runs them all.
+        stop_after: end after so many epochs, with the learning rates that all `epochs` would have;
+            None trains them all. A second run on more data ends where a first was at its best.
         bf16: run the backbone, and it alone, under bfloat16 autocast. It saves time on processors
             with instructions for it; on others a step can take ten times as long.
         checkpoint_steps: save every so many steps; None saves at the end of each epoch.
@@ -60,6 +62,7 @@ class TrainConfig:
     seed: int = 0
     select: Select = "last"
     patience: int | None = field(default=None, metadata=LATER)
+    stop_after: int | None = field(default=None, metadata=LATER)
     bf16: bool = False
     checkpoint_steps: int | None = None
     augmentation: Augmentation = field(default_factory=Augmentation)
@@ -82,11 +85,18 @@ class TrainConfig:
             checks.whole("patience", self.patience, 1)
             if self.select != "best":
                 raise InputError('patience counts epochs since the best: set select="best" too')
+        if self.stop_after is not None:
+            checks.whole("stop_after", self.stop_after, 1)
         if not isinstance(self.augmentation, Augmentation):
             raise InputError(
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "
                 f"{self.augmentation!r}"
             )
+
+    @property
+    def last_epoch(self) -> int:
+        """How many epochs a run has that does not lose its patience."""
+        return self.epochs if self.stop_after is None else min(self.epochs, self.stop_after)
 
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""

@@ -177,12 +177,12 @@ class RunState:
         ended = self.step // batches
         patience, best = config.patience, self.best_epoch
         impatient = patience is not None and best is not None and ended - 1 - best >= patience
-        return ended < config.epochs and not impatient
+        return ended < config.last_epoch and not impatient
 
     def early_end(self, config: TrainConfig, batches: int) -> list[str]:
         """A note on a run that ended before its last epoch."""
         ended = self.step // batches
-        if self.best_epoch is None or ended == config.epochs:
+        if self.best_epoch is None or ended == config.last_epoch:
             return []
         note = (
             f"training stopped after {ended} of {config.epochs} epochs: validation NLL was best "
