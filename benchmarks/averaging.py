@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gemfi import metrics
-from gemfi.bench.choice import chosen
-from gemfi.bench.records import Sets
-from gemfi.bench.results import Results
 from gemfi.errors import GemfiError
 from gemfi.runs.text import aligned
-from gemfi.style import method_label, score_label
+from gemfi.scores import score_label
+from gemfi_bench.choice import chosen
+from gemfi_bench.record_file import Sets
+from gemfi_bench.results import Results
+from gemfi_bench.style import method_label
 
 Floats = npt.NDArray[np.float64]
 

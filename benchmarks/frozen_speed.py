@@ -23,11 +23,12 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gemfi.data import TASKS, Split, Task, frozen_features, registered_task
+from gemfi.data import TASKS, Split, Task, registered_task
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.runs.record import environment
 from gemfi.training import TrainConfig, fit
+from gemfi_bench.frozen import frozen_features
 
 IMAGES = 512  # through the backbone, to time it
 PROFILED = 50  # steps

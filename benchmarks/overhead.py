@@ -2,7 +2,7 @@
 
 All contestants have the same ResNet-18 backbone (spectrally normalised for `paper-fi`; five of them
 for the ensemble, which is trained as one here) and see the same batch of CIFAR shape. How they are
-measured: `gemfi.bench.overhead`, with which `gemfi bench` does the same on the network of its
+measured: `gemfi_bench.overhead`, with which `gemfi bench` does the same on the network of its
 protocol. The median over turns is shown, with the quartiles.
 
     python benchmarks/overhead.py --rounds 30 --json overhead.json
@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gemfi.bench.overhead import CONTESTANTS, ROUNDS, Setting, measure_overhead, parameters
 from gemfi.model import build_model
 from gemfi.runs import RunSpec
 from gemfi.training import TrainConfig
+from gemfi_bench.overhead import CONTESTANTS, ROUNDS, Setting, measure_overhead, parameters
 
 CLASSES = 10
 SHAPE = (3, 32, 32)

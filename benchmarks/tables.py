@@ -40,8 +40,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from gemfi._files import to_json
 from gemfi.estimator import GEMClassifier
-from gemfi.files import to_json
 from gemfi.methods import METHODS
 from gemfi.runs.record import environment
 

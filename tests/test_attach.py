@@ -25,11 +25,11 @@ from gemfi.backbones.attached import pooled
 from gemfi.backbones.frozen import Frozen
 from gemfi.backbones.tokens import Tokens
 from gemfi.data import Role, Split, as_split
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig
 from gemfi.methods.ensemble import EnsembleConfig
 from gemfi.model import build_model
-from gemfi.normalisation import Normalisation
 from gemfi.training import TrainConfig, fit
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

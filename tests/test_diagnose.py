@@ -31,13 +31,13 @@ from gemfi import (
     diagnose,
     fit,
 )
+from gemfi._config import from_plain, to_plain, with_settings
+from gemfi._files import to_json
 from gemfi.data import Role
 from gemfi.diagnostics import checks, limits
 from gemfi.diagnostics.subject import Subject, ask
 from gemfi.errors import RoleError
-from gemfi.files import to_json
 from gemfi.methods import DAEDLConfig, EDLConfig
-from gemfi.plain import from_plain, to_plain, with_settings
 from gemfi.training.batches import Features
 
 CLASSES, WIDTH = 3, 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gemfi.differences import described, differences
+from gemfi._config import described, differences
 
 
 def test_differences_are_dotted() -> None:

@@ -23,10 +23,10 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 import gemfi
 from gemfi.data import Split
+from gemfi.data.normalisation import is_on_another_scale
 from gemfi.errors import GemfiWarning, InputError
 from gemfi.estimator import GEMClassifier
 from gemfi.estimator.budget import split_parts
-from gemfi.normalisation import is_on_another_scale
 from gemfi.scoring import score_files
 
 

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemfi.bench.records import write_arrays
-from gemfi.data.frozen.growing import Growing
+from gemfi._files import DEEPEST, appending, named, replacing, strict_json, write_atomically
 from gemfi.errors import WriteError
-from gemfi.files import DEEPEST, appending, named, replacing, strict_json, write_atomically
 from gemfi.scoring.writers import writer
+from gemfi.training.growing import Growing
+from gemfi_bench.record_file import write_arrays
 from support.disks import full_disk
 
 LIMIT = 4096

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from gemfi._files import hold_lock, try_lock
 from gemfi.data import two_moons
 from gemfi.errors import CheckpointError
-from gemfi.locks import alone, try_lock
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
 from gemfi.training.folder import LOCK
@@ -20,8 +20,8 @@ from gemfi.training.folder import LOCK
 HOLDER = """
 import sys
 from pathlib import Path
-from gemfi.locks import alone
-with alone(Path(sys.argv[1]), lambda: sys.exit("taken")):
+from gemfi._files import hold_lock
+with hold_lock(Path(sys.argv[1]), lambda: sys.exit("taken")):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -35,10 +35,10 @@ def test_a_lock_that_is_taken_is_waited_for(tmp_path: Path) -> None:
     path, told, entered = tmp_path / "lock", threading.Event(), threading.Event()
 
     def second() -> None:
-        with alone(path, told.set):
+        with hold_lock(path, told.set):
             entered.set()
 
-    with alone(path, never):
+    with hold_lock(path, never):
         waiting = threading.Thread(target=second)
         waiting.start()
         assert told.wait(20)
@@ -49,10 +49,10 @@ def test_a_lock_that_is_taken_is_waited_for(tmp_path: Path) -> None:
 
 def test_it_ends_with_the_block_and_with_an_error(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), alone(tmp_path / "lock", never):
+        with pytest.raises(ZeroDivisionError), hold_lock(tmp_path / "lock", never):
             raise ZeroDivisionError
-    with (tmp_path / "lock").open("ab") as file:
-        assert try_lock(file)
+    with try_lock(tmp_path / "lock") as mine:
+        assert mine
 
 
 def test_two_processes_do_not_train_in_one_folder_and_a_killed_one_frees_it(tmp_path: Path) -> None:

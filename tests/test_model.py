@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from gemfi import scores
 from gemfi.belief import Belief
 from gemfi.data import two_moons
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError, NoAnswerError
 from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.model import Model, build_model
-from gemfi.normalisation import Normalisation
 from gemfi.spectral import SpectralLayer
 from gemfi.training import TrainConfig, fit
 

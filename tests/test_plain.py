@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
+from gemfi._config import decode, from_plain, to_plain, with_settings
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig
-from gemfi.plain import decode, from_plain, to_plain, with_settings
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gemfi._text import printable
 from gemfi.errors import CheckpointError, GemfiError, InputError
-from gemfi.printable import printable
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gemfi import theory
 from gemfi.data import Task, line, two_moons
 from gemfi.errors import InputError
 from gemfi.methods import GEMFI, PAPER_PRESETS
 from gemfi.model import Model, build_model
 from gemfi.spectral import Spectral, spectral_norms
 from gemfi.training import TrainConfig, fit
+from support import theory
 
 CONFIG = replace(PAPER_PRESETS["gem-fi"], density_space="raw", rho_floor=0.0)
 

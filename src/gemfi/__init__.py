@@ -30,6 +30,7 @@ from gemfi.data import (
     two_moons,
 )
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
+from gemfi.data.normalisation import Normalisation
 from gemfi.data.own import task_from_path
 from gemfi.decisions import Costs, Decision, Decisions, Goal, Policy, Verdict
 from gemfi.detectors import DETECTORS, observe
@@ -48,7 +49,6 @@ from gemfi.evaluation import Evaluation, evaluate
 from gemfi.methods import METHODS, PRESETS, EDLConfig, GEMConfig, Head, MethodInfo
 from gemfi.model import Model, build_model
 from gemfi.monitor import Monitor, MonitorState
-from gemfi.normalisation import Normalisation
 from gemfi.outliers import OutlierConfig
 from gemfi.scores import SCORES, Uncertainty, uncertainty
 from gemfi.spectral import Spectral

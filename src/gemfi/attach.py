@@ -16,15 +16,15 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gemfi import checks
+from gemfi._config import check_int
 from gemfi.backbones.attached import Attached, FeatureFunction, Part
 from gemfi.backbones.frozen import Frozen
 from gemfi.backbones.heads import Classifier, find_classifier, is_hugging_face
 from gemfi.backbones.tokens import Tokens, tokens_of
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
 from gemfi.methods import method as method_named
 from gemfi.model import Model, build_model, trial_width
-from gemfi.normalisation import Normalisation
 
 _TEXT = "input_ids"  # what Hugging Face calls token ids
 
@@ -88,7 +88,7 @@ def _backbone(
 ) -> Attached:
     """The network without its classifier, as far as it is known without a trial."""
     if num_features is not None:
-        checks.whole("num_features", num_features, 1)
+        check_int("num_features", num_features, 1)
     part, function = _place(network, features)
     width = num_features if features is not None else _width(network, num_features, classifier)
     tokens = _tokens(network)
@@ -156,7 +156,7 @@ def _place(
 
 def _num_classes(network: nn.Module, given: int | None, classifier: Classifier | None) -> int:
     if given is not None:
-        checks.whole("num_classes", given, 2)
+        check_int("num_classes", given, 2)
         return int(given)
     if classifier is None:
         raise InputError(

@@ -16,12 +16,35 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi.errors import InputError
-from gemfi.fitted import Fitted
 
 LARGEST = 50_000_000  # entries of C·D² beyond which the covariance is tied (400 MB in float64)
 _SMALLEST_SCALE = 1e-6  # of a membership, where the values hardly differ
 Covariance = Literal["class", "tied"]
 RhoKind = Literal["standardised", "minmax", "raw", "none"]
+
+
+class Fitted(nn.Module):
+    """Knows whether it has been fitted, and remembers it through a state dict.
+
+    `fitted` is a plain bool, so that a forward pass has no branch on a tensor; after loading it
+    follows the buffer `filled`.
+
+    Args:
+        fitted: whether there is nothing to fit.
+    """
+
+    filled: Tensor
+
+    def __init__(self, *, fitted: bool = False) -> None:
+        super().__init__()
+        self.fitted = fitted
+        self.register_buffer("filled", torch.tensor(fitted))
+        self.register_load_state_dict_post_hook(_restore)  # type: ignore[no-untyped-call]
+
+    def mark_fitted(self, *, fitted: bool = True) -> None:
+        """Say that the statistics are there, or not any more."""
+        self.filled.fill_(fitted)
+        self.fitted = fitted
 
 
 class Statistics(nn.Module):
@@ -331,3 +354,8 @@ class DensityScaler(Fitted):
             position = (log_density - self.location) / self.scale
             log_rho = position.clamp(self.floor, 1.0).log()
         return log_rho if self.floor == 0 else log_rho.clamp_min(math.log(self.floor))
+
+
+def _restore(module: nn.Module, _incompatible: object) -> None:
+    if isinstance(module, Fitted):
+        module.fitted = bool(module.filled)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from gemfi.printable import printable
+from gemfi._text import printable
 
 
 class GemfiError(Exception):

@@ -19,17 +19,17 @@ from gemfi.backbones.frozen import cannot_learn
 from gemfi.backbones.tokens import tokens_of
 from gemfi.belief import Belief
 from gemfi.data import Split
-from gemfi.data.splits import OOD_ROLES
-from gemfi.data.tensors import as_tensor
-from gemfi.errors import GemfiWarning, InputError, NoAnswerError, user_level
-from gemfi.methods import GEMConfig, Head, method
-from gemfi.modes import evaluating
-from gemfi.normalisation import (
+from gemfi.data.normalisation import (
     Normalisation,
     check_channels,
     is_on_another_scale,
     standardised,
 )
+from gemfi.data.splits import OOD_ROLES
+from gemfi.data.tensors import as_tensor
+from gemfi.errors import GemfiWarning, InputError, NoAnswerError, user_level
+from gemfi.methods import GEMConfig, Head, method
+from gemfi.modes import evaluating
 from gemfi.spectral import SOFT
 
 _ANOTHER_SCALE: Final = (

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gemfi import dirichlet
+from gemfi._text import printable
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 
@@ -315,3 +316,23 @@ def uncertainty(belief: Belief) -> Uncertainty:
         within=within,
         between=between,
     )
+
+
+SCORE_LABELS = {
+    "max_prob": "1 − max p",
+    "entropy": "entropy",
+    "evidence": "evidence score",
+    "bare_evidence": "evidence without ρ",
+    "max_alpha": "largest α",
+    "logit_energy": "energy of the logits",
+    "unfamiliarity": "unfamiliarity",
+    "vacuity": "vacuity",
+    "dissonance": "dissonance",
+    "disagreement": "disagreement",
+    "mutual_information": "mutual information",
+}
+
+
+def score_label(name: str) -> str:
+    """A score in words; a name that is not ours may come from a file."""
+    return SCORE_LABELS.get(name, printable(name.replace("_", " ")))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gemfi import locks
-from gemfi.bench.bench import Bench
-from gemfi.bench.protocol import Contestant, Network, Protocol, Shift, Sweeps
-from gemfi.bench.results import Results
+from gemfi._files import hold_lock
+from gemfi_bench.protocol import Contestant, Network, Protocol, Shift, Sweeps
+from gemfi_bench.results import Results
+from gemfi_bench.runner import Bench
 
 _DONE = "done"
 
@@ -60,7 +60,7 @@ def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         root = root.parent  # which the workers share
     folder = root / "small-bench"
     folder.mkdir(exist_ok=True)
-    with locks.alone(folder / ".lock", lambda: None):
+    with hold_lock(folder / ".lock"):
         if not (folder / _DONE).exists():
             threads = torch.get_num_threads()
             torch.set_num_threads(1)

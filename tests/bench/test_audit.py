@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gemfi import metrics
-from gemfi.bench import audit as audit_module
-from gemfi.bench.audit import RULES, Flag, audit
-from gemfi.bench.published import PAIRS, PUBLISHED, Key, Published, bounds
-from gemfi.bench.published.known import KNOWN, SAME_QUANTITY
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
+from gemfi_bench import audit as audit_module
+from gemfi_bench.audit import RULES, Flag, audit
+from gemfi_bench.published import PAIRS, PUBLISHED, Key, Published, bounds
+from gemfi_bench.published.known import KNOWN, SAME_QUANTITY
 
 SVHN = PAIRS["cifar10>svhn"]
 TINY = 1e-9

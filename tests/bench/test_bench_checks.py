@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from gemfi.bench.bench import GRID, PROTOCOL, Bench
-from gemfi.bench.grid import MAIN
-from gemfi.bench.protocol import Contestant, Protocol, Shift, find_protocol
-from gemfi.bench.results import Results
-from gemfi.bench.shift import check_shift
+from gemfi._files import to_json
 from gemfi.data import TASKS, Role, Split, Task
 from gemfi.errors import CheckpointError, InputError
-from gemfi.files import to_json
+from gemfi_bench.grid import MAIN
+from gemfi_bench.protocol import Contestant, Protocol, Shift, find_protocol
+from gemfi_bench.results import Results
+from gemfi_bench.runner import GRID, PROTOCOL, Bench
+from gemfi_bench.shift import check_shift
 from support.benches import CHOSEN, detected, made_results
 
 MINE = Protocol("mine", "Mine", "digits", (Contestant("softmax"),), seeds=(0,))

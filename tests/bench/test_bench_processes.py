@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.bench.bench import Bench, Event
-from gemfi.bench.protocol import Contestant, Protocol, find_protocol
-from gemfi.bench.records import PACKED, RECORDS, read_arrays
 from gemfi.data import TASKS, Split, Task
 from gemfi.errors import CheckpointError
 from gemfi.training.folder import CHECKPOINT
+from gemfi_bench.protocol import Contestant, Protocol, find_protocol
+from gemfi_bench.record_file import PACKED, RECORDS, read_arrays
+from gemfi_bench.runner import Bench, Event
 
 PROTOCOL = """
 name = "tiny"
@@ -54,8 +54,8 @@ SHARED = PROTOCOL.replace("seeds = [0]", "seeds = [0, 1, 2]").replace(
 RATES, MAIN = 4, 6
 WORKER = """
 import sys, torch
-from gemfi.bench.bench import Bench
-from gemfi.bench.protocol import find_protocol
+from gemfi_bench.runner import Bench
+from gemfi_bench.protocol import find_protocol
 torch.set_num_threads(1)
 tell = lambda event: print(event.kind, event.cell.key, flush=True)
 bench = Bench(find_protocol(sys.argv[1]), sys.argv[2])

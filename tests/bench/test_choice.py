@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemfi.bench.bench import PROTOCOL
-from gemfi.bench.choice import chosen
-from gemfi.bench.claims import Claim
-from gemfi.bench.claims.ledger import judge
-from gemfi.bench.claims.tests_of import better_chosen, better_ood, sets_of
-from gemfi.bench.grid import MAIN
-from gemfi.bench.records import Sets
-from gemfi.bench.results import Results
-from gemfi.bench.summary import summary
-from gemfi.bench.table import Value
-from gemfi.bench.tables import TABLES
-from gemfi.bench.tables.common import set_title
-from gemfi.bench.unavailable import Unavailable
-from gemfi.files import to_json
+from gemfi._files import to_json
+from gemfi_bench.choice import chosen
+from gemfi_bench.claims import Claim
+from gemfi_bench.claims.ledger import judge
+from gemfi_bench.claims.tests_of import better_chosen, better_ood, sets_of
+from gemfi_bench.grid import MAIN
+from gemfi_bench.record_file import Sets
+from gemfi_bench.results import Results
+from gemfi_bench.runner import PROTOCOL
+from gemfi_bench.summary import summary
+from gemfi_bench.table import Value
+from gemfi_bench.tables import TABLES
+from gemfi_bench.tables.common import set_title
+from gemfi_bench.unavailable import Unavailable
 from support.benches import CHOSEN, detected, made_results
 
 By = Mapping[str, float | None]

@@ -10,19 +10,19 @@ import pytest
 from scipy import stats
 
 from gemfi import metrics
-from gemfi.bench.claims import CLAIMS, Claim, ledger, measures
-from gemfi.bench.claims import Test as OneTest
-from gemfi.bench.claims.ledger import judge
-from gemfi.bench.claims.numbers import Number, on_sets, on_test, under_shift
-from gemfi.bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
-from gemfi.bench.grid import ABLATION, ABLATION_OURS, FISHER, KL, MAIN, OUTLIERS
-from gemfi.bench.protocol import Shift
-from gemfi.bench.records import Sets
-from gemfi.bench.resampling import Draw, over_samples
-from gemfi.bench.results import Results
-from gemfi.bench.statistics import Difference, Interval
-from gemfi.bench.tables.heads import conditions
-from gemfi.bench.unavailable import Unavailable
+from gemfi_bench.claims import CLAIMS, Claim, ledger, measures
+from gemfi_bench.claims import Test as OneTest
+from gemfi_bench.claims.ledger import judge
+from gemfi_bench.claims.numbers import Number, on_sets, on_test, under_shift
+from gemfi_bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
+from gemfi_bench.grid import ABLATION, ABLATION_OURS, FISHER, KL, MAIN, OUTLIERS
+from gemfi_bench.protocol import Shift
+from gemfi_bench.record_file import Sets
+from gemfi_bench.resampling import Draw, over_samples
+from gemfi_bench.results import Results
+from gemfi_bench.statistics import Difference, Interval
+from gemfi_bench.tables.heads import conditions
+from gemfi_bench.unavailable import Unavailable
 from support.benches import classified, detected, made_results
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gemfi.bench.comparison import comparisons
-from gemfi.bench.grid import MAIN
-from gemfi.bench.protocol import Shift
-from gemfi.bench.results import Results
-from gemfi.bench.table import Table, Value
 from gemfi.data.registry import DATA_SETS
+from gemfi_bench.comparison import comparisons
+from gemfi_bench.grid import MAIN
+from gemfi_bench.protocol import Shift
+from gemfi_bench.results import Results
+from gemfi_bench.table import Table, Value
 from support.benches import made_results
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemfi.bench.bench import GRID, PROTOCOL, Bench
-from gemfi.bench.grid import MAIN
-from gemfi.bench.protocol import Contestant, Protocol
-from gemfi.bench.records import PACKED, RECORDS, RecordFile, read_arrays, write_arrays
-from gemfi.bench.results import OVERHEAD, Results
 from gemfi.cli import main
 from gemfi.errors import CheckpointError
+from gemfi_bench.grid import MAIN
+from gemfi_bench.protocol import Contestant, Protocol
+from gemfi_bench.record_file import PACKED, RECORDS, RecordFile, read_arrays, write_arrays
+from gemfi_bench.results import OVERHEAD, Results
+from gemfi_bench.runner import GRID, PROTOCOL, Bench
 from support.benches import classified, made_results
 from support.commands import Capture
 

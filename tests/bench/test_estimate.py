@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from gemfi.bench import estimate as module
-from gemfi.bench.bench import Bench
-from gemfi.bench.estimate import Countdown, Estimate, Job, Pace, Recorded, estimate, jobs_of
-from gemfi.bench.grid import Cell
-from gemfi.bench.protocol import Contestant, Network, Protocol, Rates, Shift, Sweeps
-from gemfi.bench.records import RunRecord
 from gemfi.data import TASKS, Task
 from gemfi.model import Model
+from gemfi_bench import estimate as module
+from gemfi_bench.estimate import Countdown, Estimate, Job, Pace, Recorded, estimate, jobs_of
+from gemfi_bench.grid import Cell
+from gemfi_bench.protocol import Contestant, Network, Protocol, Rates, Shift, Sweeps
+from gemfi_bench.record_file import RunRecord
+from gemfi_bench.runner import Bench
 
 SHIFT = Shift(("fog", "contrast"), (1, 3), images=40)
 PROTOCOL = Protocol(

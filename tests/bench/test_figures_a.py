@@ -20,14 +20,15 @@ from matplotlib.text import Text
 from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from gemfi import metrics, style
-from gemfi.bench.figures import common, curves, distributions, measured
-from gemfi.bench.figures.common import FAR, ID, NEAR, OTHER
-from gemfi.bench.records import RunRecord
-from gemfi.bench.results import Results
-from gemfi.bench.unavailable import Unavailable
+from gemfi import metrics
+from gemfi._drawing import styled
 from gemfi.metrics import Floats
-from gemfi.style import method_label
+from gemfi_bench.figures import common, curves, distributions, measured
+from gemfi_bench.figures.common import FAR, ID, NEAR, OTHER
+from gemfi_bench.record_file import RunRecord
+from gemfi_bench.results import Results
+from gemfi_bench.style import method_label
+from gemfi_bench.unavailable import Unavailable
 
 LABELS = [
     "prroc", "pr-curves", "roc-curves", "reliability_id", "conf_correct_wrong", "hist-ood",
@@ -137,14 +138,14 @@ def placed_texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
         plain(self, renderer)
 
     monkeypatch.setattr(Text, "draw", noted)
-    with style.styled():
+    with styled():
         figure.draw_without_rendering()
     return found
 
 
 def png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    with style.styled():
+    with styled():
         figure.savefig(buffer, format="png", metadata={"Software": None}, dpi=60)
     return buffer.getvalue()
 

@@ -18,13 +18,13 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from gemfi import metrics
-from gemfi.bench.figures import calibration, conflict, distributions, scatter, support
-from gemfi.bench.figures.common import FAR, ID, NEAR, needed, shown_row
-from gemfi.bench.records import RunRecord
-from gemfi.bench.results import Results
-from gemfi.bench.unavailable import Unavailable
+from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
-from gemfi.style import MUTED
+from gemfi_bench.figures import calibration, conflict, distributions, scatter, support
+from gemfi_bench.figures.common import FAR, ID, NEAR, needed, shown_row
+from gemfi_bench.record_file import RunRecord
+from gemfi_bench.results import Results
+from gemfi_bench.unavailable import Unavailable
 
 FAR_SETS = ["noise", "inverted", "shuffled"]
 RNG = np.random.default_rng(0)

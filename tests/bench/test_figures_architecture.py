@@ -11,18 +11,18 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 
-from gemfi.bench.figures import FIGURES, architecture, diagram
-from gemfi.bench.figures.diagram import Arrow, Box, Diagram
-from gemfi.bench.figures.layers import layer_lines, norms_line, power, sample_line, sizes_line
-from gemfi.bench.results import Results
-from gemfi.bench.unavailable import Unavailable
+from gemfi._drawing import styled
 from gemfi.errors import InputError
 from gemfi.methods import PAPER_PRESETS, PRESETS, GEMConfig
 from gemfi.methods.daedl import DAEDLConfig
 from gemfi.methods.gem import GEM
 from gemfi.model import Model, build_model
 from gemfi.outliers import NONE, VOS
-from gemfi.style import styled
+from gemfi_bench.figures import FIGURES, architecture, diagram
+from gemfi_bench.figures.diagram import Arrow, Box, Diagram
+from gemfi_bench.figures.layers import layer_lines, norms_line, power, sample_line, sizes_line
+from gemfi_bench.results import Results
+from gemfi_bench.unavailable import Unavailable
 
 OURS = PRESETS["gem-fi"]
 BARE = replace(OURS, core=False, ebm=False, mix=False, fi_reg=False, rho="none")

@@ -18,10 +18,14 @@ from matplotlib.figure import Figure
 from scipy import stats
 from sklearn.decomposition import PCA
 
-from gemfi import locks, metrics, scores
+from gemfi import metrics, scores
+from gemfi._files import hold_lock
 from gemfi.belief import Belief
-from gemfi.bench import toys
-from gemfi.bench.figures import (
+from gemfi.errors import InputError
+from gemfi.runs import Run, RunSpec
+from gemfi_bench import toys
+from gemfi_bench.demo.runner import TOY_GEM
+from gemfi_bench.figures import (
     FIGURES,
     ORDER,
     PARENT,
@@ -30,13 +34,10 @@ from gemfi.bench.figures import (
     save,
     simplex,
 )
-from gemfi.bench.figures import toys as toy_figures
-from gemfi.bench.figures.common import FAMILY
-from gemfi.bench.results import Results
-from gemfi.bench.unavailable import Unavailable
-from gemfi.demo.runner import TOY_GEM
-from gemfi.errors import InputError
-from gemfi.runs import Run, RunSpec
+from gemfi_bench.figures import toys as toy_figures
+from gemfi_bench.figures.common import FAMILY
+from gemfi_bench.results import Results
+from gemfi_bench.unavailable import Unavailable
 
 PAPER = [
     "moons-edl", "moons-daedl", "moons-gemfi", "moons-2d", "toy-daedl", "toy-gemfi", "moons-toy-1d",
@@ -196,7 +197,7 @@ class TestToys:
         begun = threading.Event()
         monkeypatch.setattr(toys, "train_run", lambda *_, **__: begun.set())
         thread = threading.Thread(target=toys.toy_runs, args=(tmp_path,))
-        with locks.alone(tmp_path / toys._LOCK, lambda: None):
+        with hold_lock(tmp_path / toys._LOCK):
             thread.start()
             assert not begun.wait(1.0)
         thread.join(60)

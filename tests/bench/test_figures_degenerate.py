@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pytest
 from matplotlib.figure import Figure
 
-from gemfi.bench.bench import GRID, PROTOCOL
-from gemfi.bench.figures import FIGURES, distributions
-from gemfi.bench.records import RECORDS, Sets, read_arrays, write_arrays
-from gemfi.bench.results import Results
-from gemfi.bench.unavailable import Unavailable
-from gemfi.files import to_json
+from gemfi._files import to_json
+from gemfi_bench.figures import FIGURES, distributions
+from gemfi_bench.record_file import RECORDS, Sets, read_arrays, write_arrays
+from gemfi_bench.results import Results
+from gemfi_bench.runner import GRID, PROTOCOL
+from gemfi_bench.unavailable import Unavailable
 
 Array = npt.NDArray[Any]
 ROWS = ("daedl", "gem-core", "gem-mix", "gem-fi")

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gemfi.bench import grid
-from gemfi.bench.grid import Cell, plan
-from gemfi.bench.protocol import Contestant, Protocol, Rates, Shift, Sweeps
 from gemfi.data import TASKS, Task
 from gemfi.methods.gem_presets import SWITCHES, ablation
 from gemfi.outliers import VOS
+from gemfi_bench import grid
+from gemfi_bench.grid import Cell, plan
+from gemfi_bench.protocol import Contestant, Protocol, Rates, Shift, Sweeps
 
 BASE = Protocol(
     name="small",

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gemfi.bench.claims import CLAIMS, ledger
-from gemfi.bench.claims.meanings import ROUTED
-from gemfi.bench.manifest import MANIFEST, PAPER_FIGURES, PAPER_TABLES
-from gemfi.bench.records import RecordFile
-from gemfi.bench.report.content import FEW_SEEDS
-from gemfi.bench.results import Results, of_set
-from gemfi.bench.statistics import SEEDS_NEEDED, Difference, Interval, verdict
+from gemfi_bench.claims import CLAIMS, ledger
+from gemfi_bench.claims.meanings import ROUTED
+from gemfi_bench.manifest import MANIFEST, PAPER_FIGURES, PAPER_TABLES
+from gemfi_bench.record_file import RecordFile
+from gemfi_bench.report.content import FEW_SEEDS
+from gemfi_bench.results import Results, of_set
+from gemfi_bench.statistics import SEEDS_NEEDED, Difference, Interval, verdict
 
 RESULTS = Path(__file__).parents[2] / "results"
 RENDERED = [path.parent.name for path in sorted(RESULTS.glob(f"*/{MANIFEST}"))]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gemfi.bench.figures import FIGURES, PARENT
-from gemfi.bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
-from gemfi.bench.tables import TABLES
+from gemfi_bench.figures import FIGURES, PARENT
+from gemfi_bench.manifest import NOT_MADE, PAPER_FIGURES, PAPER_TABLES, file_stem
+from gemfi_bench.tables import TABLES
 
 PAPER = Path(__file__).resolve().parents[2].parent / "shared" / "paper"
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemfi.bench import render
-from gemfi.bench.bench import Bench
-from gemfi.bench.grid import MAIN, RATES, Cell
-from gemfi.bench.protocol import Contestant, Protocol, Rates
-from gemfi.bench.records import RecordFile, RunRecord
-from gemfi.bench.results import of_shift, of_test
-from gemfi.bench.summary import summary
-from gemfi.bench.table import Column, Row, Table, Value, marks
-from gemfi.bench.tables import classification
-from gemfi.bench.tables.arrays import measured, measured_cell
-from gemfi.bench.tables.common import Origin
 from gemfi.data import TASKS, Task
+from gemfi_bench import render
+from gemfi_bench.grid import MAIN, RATES, Cell
+from gemfi_bench.protocol import Contestant, Protocol, Rates
+from gemfi_bench.record_file import RecordFile, RunRecord
+from gemfi_bench.results import of_shift, of_test
+from gemfi_bench.runner import Bench
+from gemfi_bench.summary import summary
+from gemfi_bench.table import Column, Row, Table, Value, marks
+from gemfi_bench.tables import classification
+from gemfi_bench.tables.arrays import measured, measured_cell
+from gemfi_bench.tables.common import Origin
 from support.benches import classified, made_results
 
 INFINITE = "1 of 2 runs: the others have no such number, or an infinite one"

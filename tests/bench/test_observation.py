@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.bench.observation import observed_arrays, parts, training_bank
 from gemfi.data import TASKS, Task
 from gemfi.detectors import observe
 from gemfi.errors import RoleError
 from gemfi.methods import GEMConfig
 from gemfi.model import Model, build_model
+from gemfi_bench.observation import observed_arrays, parts, training_bank
 
 
 @pytest.fixture(scope="module")

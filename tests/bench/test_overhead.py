@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.bench import overhead
-from gemfi.bench.bench import Bench
-from gemfi.bench.overhead import CONTESTANTS, Setting, Turn, measure_overhead, take_turns
-from gemfi.bench.protocol import Contestant, Network, Protocol, find_protocol
-from gemfi.bench.results import OVERHEAD
 from gemfi.errors import GemfiError, InputError
 from gemfi.methods import PAPER_PRESETS
 from gemfi.runs import RunSpec
 from gemfi.training import TrainConfig
+from gemfi_bench import overhead
+from gemfi_bench.overhead import CONTESTANTS, Setting, Turn, measure_overhead, take_turns
+from gemfi_bench.protocol import Contestant, Network, Protocol, find_protocol
+from gemfi_bench.results import OVERHEAD
+from gemfi_bench.runner import Bench
 
 SHAPE, CLASSES, BATCH = (1, 8, 8), 3, 6
 NAMES = ("softmax", "quick", "slow")

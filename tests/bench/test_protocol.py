@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemfi.bench.protocol import Contestant, Protocol, built_in, find_protocol
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.errors import InputError
 from gemfi.methods import METHODS
+from gemfi_bench.protocol import Contestant, Protocol, built_in, find_protocol
 
 SMALL = """
 name = "mine"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from gemfi import scores
-from gemfi.bench import published as package
-from gemfi.bench.published import LABELS, PAIRS, PUBLISHED, Published, find, published
-from gemfi.bench.published.record import table
 from gemfi.detectors import DETECTORS
 from gemfi.errors import InputError
 from gemfi.methods import METHODS
 from gemfi.methods.gem_presets import SWITCHES, ablation, presets
+from gemfi_bench import published as package
+from gemfi_bench.published import LABELS, PAIRS, PUBLISHED, Published, find, published
+from gemfi_bench.published.record import table
 
 PAPER = Path(__file__).parents[2].parent / "shared" / "paper"
 

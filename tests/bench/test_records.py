@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemfi.bench.records import RecordFile, RunRecord, Sets, read_arrays, write_arrays
 from gemfi.errors import CheckpointError
+from gemfi_bench.record_file import RecordFile, RunRecord, Sets, read_arrays, write_arrays
 
 
 def record(key: str, **changes: object) -> RunRecord:

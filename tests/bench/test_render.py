@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 
-from gemfi.bench import render
-from gemfi.bench.table import Column, Row, Table, Value
+from gemfi_bench import render
+from gemfi_bench.table import Column, Row, Table, Value
 from support.tables import SAMPLE, assert_rows, flags, one_line, shown_cell, shown_head, tables
 
 # --- CSV: read back by the csv module --------------------------------------------------------

@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 
-from gemfi.bench import render
-from gemfi.bench.render import latex_text
-from gemfi.bench.table import Table
+from gemfi_bench import render
+from gemfi_bench.render import latex_text
+from gemfi_bench.table import Table
 from support.tables import SAMPLE, assert_rows, flags, one_line, shown_head, tables
 
 GREEK = (

@@ -12,13 +12,13 @@ from types import ModuleType
 
 import pytest
 
-from gemfi import locks
-from gemfi.bench import figures, rendering
-from gemfi.bench.grid import MAIN
-from gemfi.bench.manifest import MANIFEST, PAPER_FIGURES, PAPER_TABLES
-from gemfi.bench.rendering import REPORT, Rendered, render
-from gemfi.bench.results import Results
+from gemfi._files import hold_lock
 from gemfi.errors import InputError
+from gemfi_bench import figures, rendering
+from gemfi_bench.grid import MAIN
+from gemfi_bench.manifest import MANIFEST, PAPER_FIGURES, PAPER_TABLES
+from gemfi_bench.rendering import REPORT, Rendered, render
+from gemfi_bench.results import Results
 from support.benches import classified, made_results
 from support.scripts import benchmark_script
 
@@ -173,7 +173,7 @@ def test_two_that_render_take_turns(
     begun = threading.Event()
     monkeypatch.setattr(rendering, "_rendered", lambda *_, **__: begun.set())
     thread = threading.Thread(target=render, args=(small_folder,), kwargs={"out": tmp_path})
-    with locks.alone(tmp_path / ".report.lock", lambda: None):
+    with hold_lock(tmp_path / ".report.lock"):
         thread.start()
         assert not begun.wait(1.0)
     thread.join(60)

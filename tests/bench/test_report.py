@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gemfi.bench import render
-from gemfi.bench.report import Claim, Content, FigureFile, Missing, page, sections
-from gemfi.bench.report.sections import LARGEST_SVG
-from gemfi.bench.table import Column, Row, Table, Value
 from gemfi.errors import InputError
+from gemfi_bench import render
+from gemfi_bench.report import Claim, Content, FigureFile, Missing, page, sections
+from gemfi_bench.report.sections import LARGEST_SVG
+from gemfi_bench.table import Column, Row, Table, Value
 from support.html import Element, read
 from support.reports import (
     CLAIMS,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gemfi.bench.report import Content, page
-from gemfi.bench.table import Column, Row, Table, Value
+from gemfi_bench.report import Content, page
+from gemfi_bench.table import Column, Row, Table, Value
 from support.browser import Browser, browser
 from support.reports import METHODS, key_of, record, sample
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from gemfi import metrics
-from gemfi.bench.records import View
-from gemfi.bench.resampling import CLEAN, Draw, over_samples
-from gemfi.bench.statistics import Interval
 from gemfi.errors import InputError
 from gemfi.metrics import Floats, Ints
+from gemfi_bench.record_file import View
+from gemfi_bench.resampling import CLEAN, Draw, over_samples
+from gemfi_bench.statistics import Interval
 
 
 def run(inside: Floats, outside: Floats) -> View:

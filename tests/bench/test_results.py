@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from gemfi.bench.bench import GRID
-from gemfi.bench.grid import ABLATION, MAIN
-from gemfi.bench.results import Results, mean_of, of_set, of_shift, of_test
 from gemfi.errors import InputError
+from gemfi_bench.grid import ABLATION, MAIN
+from gemfi_bench.results import Results, mean_of, of_set, of_shift, of_test
+from gemfi_bench.runner import GRID
 from support.benches import classified, detected, made_results
 
 

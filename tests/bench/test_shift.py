@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gemfi.bench.protocol import Shift
-from gemfi.bench.shift import shifted_sets
 from gemfi.data import TASKS
 from gemfi.data.corruptions import ANY_SIZE, corrupt_small
 from gemfi.errors import InputError
+from gemfi_bench.protocol import Shift
+from gemfi_bench.shift import shifted_sets
 
 
 def test_digits_have_a_set_for_each_type_and_severity() -> None:

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gemfi import metrics
-from gemfi.bench import statistics
-from gemfi.bench.resampling import Draw, over_samples
-from gemfi.bench.statistics import (
+from gemfi.errors import InputError
+from gemfi.metrics import Floats
+from gemfi_bench import statistics
+from gemfi_bench.resampling import Draw, over_samples
+from gemfi_bench.statistics import (
     Detection,
     Difference,
     Interval,
@@ -28,8 +30,6 @@ from gemfi.bench.statistics import (
     spearman,
     verdict,
 )
-from gemfi.errors import InputError
-from gemfi.metrics import Floats
 
 DETECTIONS: tuple[Detection, ...] = get_args(Detection)
 SCORES = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=12)  # with many ties

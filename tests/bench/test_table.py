@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemfi.bench import table as table_module
-from gemfi.bench.table import (
+from gemfi.errors import InputError
+from gemfi_bench import table as table_module
+from gemfi_bench.table import (
     Better,
     Cell,
     Column,
@@ -24,7 +25,6 @@ from gemfi.bench.table import (
     marks,
     printed,
 )
-from gemfi.errors import InputError
 
 
 def column_of(*cells: Cell, column: Column | None = None, sections: str = "") -> Table:

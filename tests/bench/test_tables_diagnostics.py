@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gemfi.bench.grid import ABLATION
-from gemfi.bench.results import Results
-from gemfi.bench.table import Value
-from gemfi.bench.tables import TABLES
-from gemfi.bench.tables.energy import correlations, p_value
-from gemfi.bench.tables.heads import conditions
+from gemfi_bench.grid import ABLATION
+from gemfi_bench.results import Results
+from gemfi_bench.table import Value
+from gemfi_bench.tables import TABLES
+from gemfi_bench.tables.energy import correlations, p_value
+from gemfi_bench.tables.heads import conditions
 from support.cells import Sets, cell, over_runs, same
 
 NEAR, NOISE = "digits-8-9", "noise"

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from gemfi import metrics
-from gemfi.bench import render
-from gemfi.bench.grid import MAIN
-from gemfi.bench.results import Results
-from gemfi.bench.statistics import bootstrap_ood
-from gemfi.bench.table import Table, Value
-from gemfi.bench.tables import TABLES, by_score, detection
-from gemfi.bench.tables.common import Origin, of_ood
-from gemfi.bench.tables.intervals import NOTE, RESAMPLES
+from gemfi_bench import render
+from gemfi_bench.grid import MAIN
+from gemfi_bench.results import Results
+from gemfi_bench.statistics import bootstrap_ood
+from gemfi_bench.table import Table, Value
+from gemfi_bench.tables import TABLES, by_score, detection
+from gemfi_bench.tables.common import Origin, of_ood
+from gemfi_bench.tables.intervals import NOTE, RESAMPLES
 from support.benches import made_results
 from support.cells import cell
 

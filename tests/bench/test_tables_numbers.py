@@ -13,14 +13,14 @@ import pytest
 from scipy import optimize
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from gemfi.bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
-from gemfi.bench.results import Results, of_detector
-from gemfi.bench.table import Value
-from gemfi.bench.tables import TABLES
-from gemfi.bench.tables.arrays import measured, measured_cell
-from gemfi.bench.tables.calibration import scaled
-from gemfi.bench.tables.common import Origin
-from gemfi.bench.tables.shift import of_corrupted
+from gemfi_bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
+from gemfi_bench.results import Results, of_detector
+from gemfi_bench.table import Value
+from gemfi_bench.tables import TABLES
+from gemfi_bench.tables.arrays import measured, measured_cell
+from gemfi_bench.tables.calibration import scaled
+from gemfi_bench.tables.common import Origin
+from gemfi_bench.tables.shift import of_corrupted
 from support.cells import Sets, cell, over_runs, same
 
 NEAR, NOISE = "digits-8-9", "noise"

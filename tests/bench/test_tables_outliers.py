@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemfi.bench.results import Results
-from gemfi.bench.tables import sweeps
-from gemfi.bench.tables.labels import OUTLIER_LABELS, outlier_words
 from gemfi.methods import PRESETS
 from gemfi.outliers import NONE, VOS, OutlierConfig
+from gemfi_bench.results import Results
+from gemfi_bench.tables import sweeps
+from gemfi_bench.tables.labels import OUTLIER_LABELS, outlier_words
 
 
 def test_the_default_is_named_whole(small_results: Results) -> None:

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from gemfi.bench.grid import ABLATION
-from gemfi.bench.results import OVERHEAD, Results
-from gemfi.bench.table import Value
-from gemfi.bench.tables import TABLES
-from gemfi.bench.tables.hyper_parameters import num_classes
-from gemfi.bench.tables.notation import SYMBOLS
-from gemfi.bench.tables.parameterisation import daedl_form, gem_form
-from gemfi.bench.tables.related import ticks
-from gemfi.bench.unavailable import Unavailable
+from gemfi._config import to_plain
 from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.methods.gem_presets import preset
-from gemfi.plain import to_plain
+from gemfi_bench.grid import ABLATION
+from gemfi_bench.results import OVERHEAD, Results
+from gemfi_bench.table import Value
+from gemfi_bench.tables import TABLES
+from gemfi_bench.tables.hyper_parameters import num_classes
+from gemfi_bench.tables.notation import SYMBOLS
+from gemfi_bench.tables.parameterisation import daedl_form, gem_form
+from gemfi_bench.tables.related import ticks
+from gemfi_bench.unavailable import Unavailable
 from support.cells import cell
 
 FI, PAPER = PRESETS["gem-fi"], PAPER_PRESETS["gem-fi"]

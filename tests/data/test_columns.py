@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gemfi._config import from_plain, to_plain
 from gemfi.data.columns import LONGEST, MOST_CATEGORIES, Column, Columns, frame_cells, to_numbers
 from gemfi.errors import InputError
-from gemfi.plain import from_plain, to_plain
 
 
 def words(*values: str | None) -> np.ndarray:

@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from gemfi.data import Role, Task
+from gemfi.data.normalisation import Normalisation
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
-from gemfi.normalisation import Normalisation
 
 RNG = np.random.default_rng(0)
 ROLES = ("train", "validation", "calibration", "test")

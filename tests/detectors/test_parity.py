@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from gemfi import Model
+from gemfi.data.normalisation import standardised
 from gemfi.density import Statistics
 from gemfi.detectors import (
     LTS,
@@ -36,7 +37,6 @@ from gemfi.detectors import (
     ODINConfig,
     observe,
 )
-from gemfi.normalisation import standardised
 from support.pytorch_ood import empty_parents
 
 from .conftest import CLASSES, STD, TEST, TRAIN, VALIDATION, WIDTH, make_model

@@ -11,8 +11,8 @@ from gemfi.data import two_moons
 from gemfi.errors import InputError
 from gemfi.methods import GEMFI, PAPER_PRESETS, PRESETS, Batch, Progress
 from gemfi.methods.gem_presets import SWITCHES, ablation, preset, presets
-from gemfi.recipes import gem_config
 from gemfi.runs import make_spec
+from gemfi_bench.recipes import gem_config
 
 # ticks of the paper's table of the ablation, row by row
 TABLE = [

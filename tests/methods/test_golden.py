@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_as_before(case: str, golden: dict[str, np.ndarray]) -> None:
     for name, value in found.items():
         there = torch.from_numpy(golden[f"{case}//{name}"])
         torch.testing.assert_close(
-            value.detach(), there, rtol=1e-9, atol=1e-11, msg=lambda text: f"{name}: {text}"
+            value.detach(), there, rtol=1e-9, atol=1e-11, msg=partial("{}: {}".format, name)
         )
 
 

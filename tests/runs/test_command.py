@@ -25,12 +25,12 @@ from gemfi.data import TASKS, Role, Split, Task
 from gemfi.methods import METHODS
 from gemfi.methods.gem import GEM
 from gemfi.outliers import NONE, VOS
-from gemfi.recipes import own_recipe
 from gemfi.runs import Run, work
 from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD
 from gemfi.runs.text import CONVENTIONS
 from gemfi.training.folder import CHECKPOINT
+from gemfi_bench.recipes import paper_recipe
 from support.commands import Capture, printed, quiet, refused
 
 from .conftest import toy_spec
@@ -113,8 +113,8 @@ def test_train_says_where_a_recipe_departs_from_its_paper(
     task = Task("mnist", ("a", "b"), **splits, ood_validation={}, ood_test={})
     monkeypatch.setattr(spec_module, "TASKS", {"mnist": lambda: task})
     short = ["--epochs", "1", "--backbone-options", "channels=2"]
-    text = printed(["train", "mnist", "--method", "postnet", "--recipe", "own", *short], capsys)
-    notes = own_recipe("postnet", "mnist").notes
+    text = printed(["train", "mnist", "--method", "postnet", "--recipe", "paper", *short], capsys)
+    notes = paper_recipe("postnet", "mnist").notes
     assert len(notes) == 3
     assert text.splitlines()[2:5] == [f"Recipe: {note}." for note in notes]
     assert "Recipe:" not in printed(["train", "mnist", "--method", "postnet", *short], capsys)
@@ -237,7 +237,7 @@ def test_evaluate_says_which_sets_are_not_here(
             "error: --backbone-options spectral.knd=zz: Spectral has no field 'knd'",
         ),
         (["two-moons", "--backbone-options", "in_features=5"], "cannot take the samples (2,)"),
-        (["two-moons", "--recipe", "own"], "recipes of their own for mnist, cifar10, not for"),
+        (["two-moons", "--recipe", "paper"], "recipes of their own for mnist, cifar10, not for"),
         (
             ["two-moons", "--schedule", "step", "--milestones", "150"],
             "above 0 and below 1, got 150",

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from gemfi.data import Split, Task, two_moons
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import CheckpointError, InputError, MissingDataError
 from gemfi.methods.gem import GEM
 from gemfi.model import Model
-from gemfi.normalisation import Normalisation
 from gemfi.runs import Run, RunSpec, evaluate_run, train_run, work
 from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY, begin

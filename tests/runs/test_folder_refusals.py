@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from gemfi.data import two_moons
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import CheckpointError, InputError
-from gemfi.normalisation import Normalisation
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, RECORD, SUMMARY, clear
 from gemfi.training import fit
-from gemfi.training.folder import CHECKPOINT, LOCK, LOG, alone_in
+from gemfi.training.folder import CHECKPOINT, LOCK, LOG, lock_run_dir
 
 from .conftest import (
     STEPS,
@@ -33,7 +33,7 @@ from .conftest import (
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_folder_in_use_is_left_as_it_is(copy: Path, fresh: bool) -> None:
     before = contents(copy)
-    with alone_in(copy), pytest.raises(CheckpointError, match="another process is training in"):
+    with lock_run_dir(copy), pytest.raises(CheckpointError, match="another process is training in"):
         train_run(toy_spec(seed=1), copy, progress=False, fresh=fresh)
     assert contents(copy) == before
 
@@ -45,7 +45,7 @@ def test_the_lock_is_held_from_the_record_to_the_numbers(
 
     def looking(function: Callable[..., Any]) -> Callable[..., Any]:
         def inner(*arguments: Any, **options: Any) -> Any:
-            with pytest.raises(CheckpointError, match="another process"), alone_in(folder):
+            with pytest.raises(CheckpointError, match="another process"), lock_run_dir(folder):
                 pass
             held.append(function.__name__)
             return function(*arguments, **options)
@@ -56,13 +56,16 @@ def test_the_lock_is_held_from_the_record_to_the_numbers(
         monkeypatch.setattr(work, name, looking(getattr(work, name)))
     train_run(toy_spec(epochs=1), folder, progress=False, fresh=True)
     assert held == ["clear", "begin", "_drop_orphans", "fit", "_write"]
-    with alone_in(folder):  # and no longer
+    with lock_run_dir(folder):  # and no longer
         pass
 
 
 def test_fit_by_itself_locks_its_folder(tmp_path: Path) -> None:
     spec, moons = toy_spec(), two_moons()
-    with alone_in(tmp_path), pytest.raises(CheckpointError, match="another process is training"):
+    with (
+        lock_run_dir(tmp_path),
+        pytest.raises(CheckpointError, match="another process"),
+    ):
         fit(spec.build(2, None), moons.train, config=spec.train, run_dir=tmp_path)
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import gemfi
-from gemfi.plain import to_plain
+from gemfi._config import to_plain
 from gemfi.runs.record import checkout, environment
 
 

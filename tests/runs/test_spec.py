@@ -11,13 +11,13 @@ import torch
 
 from gemfi.data import Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, GEMConfig
-from gemfi.normalisation import Normalisation
 from gemfi.outliers import NONE, VOS, OutlierConfig
-from gemfi.recipes import own_recipe
-from gemfi.runs import RunSpec, choose, find_task, make_spec, matched_spec, own_spec
+from gemfi.runs import RunSpec, choose, find_task, make_spec, matched_spec
 from gemfi.training import TrainConfig
+from gemfi_bench.recipes import paper_recipe, paper_spec
 
 from .conftest import toy_spec
 
@@ -157,9 +157,9 @@ def test_images_are_flipped_only_where_that_is_known_to_be_right(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_own_spec_is_the_methods_recipe(method: str) -> None:
-    recipe = own_recipe(method, "mnist")
-    spec = own_spec("mnist", method, images((1, 28, 28)))
+def test_the_paper_spec_is_the_methods_recipe(method: str) -> None:
+    recipe = paper_recipe(method, "mnist")
+    spec = paper_spec("mnist", method, images((1, 28, 28)))
     assert (spec.train, spec.backbone) == (recipe.train, recipe.backbone)
     assert spec.backbone_options["dropout"] == recipe.backbone_options.get("dropout", 0.0)
     for name, value in recipe.head.items():
@@ -167,7 +167,7 @@ def test_the_own_spec_is_the_methods_recipe(method: str) -> None:
     with pytest.raises(
         InputError, match="recipes of their own for mnist, cifar10, not for 'digits"
     ):
-        own_spec("digits", method)
+        paper_spec("digits", method)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -180,8 +180,8 @@ def test_the_matched_spec_is_one_for_all(method: str) -> None:
 
 def test_a_recipe_may_leave_inputs_as_they_are() -> None:
     task = images((1, 28, 28), normalisation=Normalisation((0.1,), (0.3,)))
-    assert not own_spec("mnist", "r-edl", task).normalise
-    assert own_spec("mnist", "gem-fi", task).normalise
+    assert not paper_spec("mnist", "r-edl", task).normalise
+    assert paper_spec("mnist", "gem-fi", task).normalise
     assert matched_spec("mnist", "r-edl", task).normalise
 
 
@@ -217,9 +217,21 @@ def test_outliers_where_they_would_do_nothing() -> None:
         with pytest.raises(InputError, match=r"softmax has no term on outliers.* one: edl, i-edl"):
             make_spec("noise", "softmax", task, outliers=kind)
     with pytest.raises(InputError, match="gem-mix has no term on outliers in this configuration"):
-        make_spec("mnist", "gem-mix", task, recipe="own", outliers="vos")
-    assert make_spec("mnist", "gem-mix", task, recipe="own", outliers="none").head.outliers == NONE
-    spec = make_spec("mnist", "gem-mix", task, recipe="own", outliers="vos", settings=["ebm=true"])
+        make_spec("mnist", "gem-mix", task, recipe=paper_recipe("gem-mix", "mnist"), outliers="vos")
+    assert (
+        make_spec(
+            "mnist", "gem-mix", task, recipe=paper_recipe("gem-mix", "mnist"), outliers="none"
+        ).head.outliers
+        == NONE
+    )
+    spec = make_spec(
+        "mnist",
+        "gem-mix",
+        task,
+        recipe=paper_recipe("gem-mix", "mnist"),
+        outliers="vos",
+        settings=["ebm=true"],
+    )
     assert spec.head.used_outliers == VOS
     with pytest.raises(InputError, match="needs an auxiliary split"):
         make_spec("noise", "edl", task, outliers="auxiliary")
@@ -231,12 +243,12 @@ def test_changes_keep_the_rest_of_the_recipe() -> None:
         "mnist",
         "gem-fi",
         task,
-        recipe="own",
+        recipe=paper_recipe("gem-fi", "mnist"),
         options=["channels=8", "spectral.kind=off"],
         settings=["fi_reg_weight=0.7"],
         train={"epochs": 2, "seed": None},
     )
-    own = own_spec("mnist", "gem-fi", task)
+    own = paper_spec("mnist", "gem-fi", task)
     assert spec.train == replace(own.train, epochs=2)
     assert spec.head == replace(own.head, fi_reg_weight=0.7)
     changed = {"channels": 8, "spectral": {"kind": "off", "bound": 3.0}}
@@ -244,7 +256,9 @@ def test_changes_keep_the_rest_of_the_recipe() -> None:
 
 
 def test_another_backbone_takes_the_shape_and_not_the_recipes_options() -> None:
-    spec = make_spec("mnist", "edl", images((1, 28, 28)), recipe="own", backbone="mlp")
+    spec = make_spec(
+        "mnist", "edl", images((1, 28, 28)), recipe=paper_recipe("edl", "mnist"), backbone="mlp"
+    )
     assert spec.backbone_options["in_features"] == 784
     assert spec.backbone_options["dropout"] == 0.0
     with pytest.raises(InputError, match=r"convnet takes square images .* a sample is \(5,\)"):

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gemfi.bench.bench import GRID, PROTOCOL
-from gemfi.bench.protocol import Contestant, Protocol
-from gemfi.bench.records import RecordFile, RunRecord, Sets
-from gemfi.bench.results import Results
-from gemfi.files import to_json
+from gemfi._files import to_json
+from gemfi_bench.protocol import Contestant, Protocol
+from gemfi_bench.record_file import RecordFile, RunRecord, Sets
+from gemfi_bench.results import Results
+from gemfi_bench.runner import GRID, PROTOCOL
 
 Numbers = Mapping[str, Any]
 

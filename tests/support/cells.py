@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gemfi.bench.grid import MAIN
-from gemfi.bench.results import Results
-from gemfi.bench.table import Cell, Table, Value
+from gemfi_bench.grid import MAIN
+from gemfi_bench.results import Results
+from gemfi_bench.table import Cell, Table, Value
 
 Sets = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 

@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from gemfi.sealed import CHECKSUM, UNSEALED, Seal, header_end
+from gemfi._files import CHECKSUM, UNSEALED, Seal, header_end
 
 KEY = "gemfi-checkpoint"
 

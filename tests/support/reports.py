@@ -6,9 +6,9 @@ import struct
 import zlib
 from typing import Any
 
-from gemfi.bench.records import RunRecord
-from gemfi.bench.report import Claim, Content, FigureFile, Missing
-from gemfi.bench.table import Column, Row, Table, Value
+from gemfi_bench.record_file import RunRecord
+from gemfi_bench.report import Claim, Content, FigureFile, Missing
+from gemfi_bench.table import Column, Row, Table, Value
 
 METHODS = ("softmax", "edl", "daedl", "gem-fi")
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from gemfi import Model, Split, TrainConfig, build_model, fit
 from gemfi.bundle import Bundle, make_bundle
 from gemfi.data.columns import Columns
-from gemfi.normalisation import Normalisation
+from gemfi.data.normalisation import Normalisation
 
 Open = Callable[..., TestClient]
 """Makes a client of an app that serves a bundle with settings."""

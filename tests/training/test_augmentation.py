@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from gemfi.data import as_split, two_moons
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import CheckpointError, InputError
 from gemfi.model import Model, build_model
-from gemfi.normalisation import Normalisation
 from gemfi.outliers import OutlierConfig
 from gemfi.training import TrainConfig, fit
 from gemfi.training.batches import permutation

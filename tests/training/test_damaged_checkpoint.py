@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from gemfi._files import header_end
 from gemfi.data import two_moons
 from gemfi.errors import CheckpointError
 from gemfi.model import Model, build_model
-from gemfi.sealed import header_end
 from gemfi.training import TrainConfig, fit
 from gemfi.training.checkpoint import load_counters, load_snapshot
 from gemfi.training.folder import CHECKPOINT, LOG

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from gemfi._config import from_plain, to_plain, with_settings
 from gemfi.data import Split, as_split, two_moons
 from gemfi.errors import InputError
 from gemfi.model import Model, build_model
-from gemfi.plain import from_plain, to_plain, with_settings
 from gemfi.runs import RunSpec
 from gemfi.training import FitResult, TrainConfig, fit
 from gemfi.training.folder import LOG

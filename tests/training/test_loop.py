@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gemfi import metrics
 from gemfi.data import as_split, two_moons
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError, RoleError
+from gemfi.interrupt import Terminated
 from gemfi.methods import METHODS, PRESETS, Progress
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
@@ -24,7 +25,6 @@ from gemfi.spectral import Spectral
 from gemfi.training import TrainConfig, checkpoint, fit
 from gemfi.training.batches import permutation
 from gemfi.training.folder import CHECKPOINT, LOCK, LOG
-from gemfi.training.interrupt import Terminated
 from gemfi.training.optimizer import make_optimizer
 from gemfi.training.step import TrainingStep
 from support.runs import Killed, assert_same, kill_at, timeless

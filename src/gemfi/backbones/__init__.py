@@ -3,7 +3,7 @@
 Any module does; these carry `num_features`, so that a model can be built without a trial pass. To
 add one, write its file and list it in `BACKBONES`
 (registry.py). `EfficientNetLite0` is not listed: it is frozen,
-and its features are data (`gemfi.data.frozen`).
+and its features are data (`gemfi_bench.frozen`).
 """
 
 from __future__ import annotations

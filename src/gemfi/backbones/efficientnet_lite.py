@@ -3,7 +3,7 @@
 Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019;
 the Lite variants have ReLU6 in place of swish and no squeeze-and-excitation. It is not among
 `BACKBONES`: it is here to be frozen, and its inputs are scaled in its own way (`prepare`).
-`gemfi.data.frozen` turns images into its features.
+`gemfi_bench.frozen` turns images into its features.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from gemfi.spectral import OFF, Spectral
 
 
 class Identity(nn.Module):
-    """z = x: a head directly on features that are at hand, such as those of `gemfi.data.frozen`.
+    """z = x: a head directly on features that are at hand, such as those of `gemfi_bench.frozen`.
 
     Args:
         in_features: size D of the (flattened) input.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gemfi import checks
+from gemfi._config import check_int
 from gemfi.backbones.stack import Stack
 from gemfi.errors import InputError
 
@@ -26,9 +26,9 @@ class Tokens:
     pad: int | None = None
 
     def __post_init__(self) -> None:
-        checks.whole("vocabulary", self.vocabulary, 1)
+        check_int("vocabulary", self.vocabulary, 1)
         if self.pad is not None:
-            checks.whole("pad", self.pad, 0)
+            check_int("pad", self.pad, 0)
             if self.pad >= self.vocabulary:
                 raise InputError(f"pad must be below vocabulary={self.vocabulary}, got {self.pad}")
 

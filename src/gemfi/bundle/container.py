@@ -11,9 +11,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from gemfi._files import (
+    CHECKSUM,
+    UNSEALED,
+    Seal,
+    header_end,
+    strict_json,
+    to_json,
+    write_atomically,
+)
 from gemfi.errors import CheckpointError, InputError
-from gemfi.files import strict_json, to_json, write_atomically
-from gemfi.sealed import CHECKSUM, UNSEALED, Seal, header_end
 
 ENDING: Final = ".safetensors"
 SCHEMA: Final = 2

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from gemfi._text import printable
 from gemfi.methods import METHODS
-from gemfi.printable import printable
 from gemfi.runs.text import WIDTH, duration, percent_or_nats
 
 if TYPE_CHECKING:

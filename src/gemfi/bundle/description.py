@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from gemfi._config import from_plain, to_plain
 from gemfi.backbones import Blueprint
 from gemfi.data.columns import Columns
 from gemfi.errors import InputError
 from gemfi.methods import method
-from gemfi.plain import from_plain, to_plain
 
 LARGEST_SAMPLE: Final = 1 << 26
 """Numbers of one input, which nothing else in a file may bound: a quarter of a gigabyte."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
+from gemfi._config import from_plain, to_plain
 from gemfi.bundle.bundle import Bundle
 from gemfi.bundle.container import ENDING
 from gemfi.bundle.loading import bundle_names, load
@@ -17,7 +18,6 @@ from gemfi.data import TASKS, Split, Task
 from gemfi.decisions import Goal, Policy
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.plain import from_plain, to_plain
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
 from gemfi.runs.spec import RunSpec, task_of

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gemfi._config import to_plain
 from gemfi.belief import Belief
 from gemfi.bundle.bundle import DOUBT, Bundle, fitted_policy
 from gemfi.bundle.container import ENDING, check_ending, write_container
@@ -23,7 +24,6 @@ from gemfi.decisions.readings import read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating
-from gemfi.plain import to_plain
 from gemfi.runs.record import environment
 from gemfi.scores import MAIN, SCORES, available
 

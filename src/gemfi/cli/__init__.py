@@ -1,7 +1,7 @@
-"""The command line: one function a command, here or in a file of its own beside this.
+"""The command line: one function a command, in a file beside this.
 
 To add a command, write the function (its docstring and arguments become `--help`) and enter it in
-`COMMANDS`, or in the table of its group.
+`COMMANDS`. A command's module is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -12,68 +12,35 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from importlib import import_module
+from typing import Any, Final
 
-import tyro
-
+from gemfi._text import printable
 from gemfi._version import __version__
-from gemfi.cli.bench import bench, report
-from gemfi.cli.bundles import bundle, show
-from gemfi.cli.data import DATA_COMMANDS
-from gemfi.cli.export import export
-from gemfi.cli.methods import methods
 from gemfi.cli.output import printable_output
 from gemfi.cli.parsing import parse
-from gemfi.cli.predict import predict
-from gemfi.cli.runs import evaluate, train
-from gemfi.cli.serve import serve
-from gemfi.demo import command
-from gemfi.errors import CheckFailedError, GemfiError, GemfiWarning
-from gemfi.printable import printable
-from gemfi.training.interrupt import Terminated, terminable
+from gemfi.errors import CheckFailedError, GemfiError, GemfiWarning, InputError
+from gemfi.interrupt import Terminated, terminable
 
-
-def demo(
-    out: str = "demo-out", seed: int = 0, json: str | None = None, *, quick: bool = False
-) -> None:
-    """Train on digits and toy data, print a table, write figures and a report.
-
-    Softmax, EDL, GEM-CORE, GEM-MIX and GEM-FI learn the digits 0 to 6 and meet 8, 9 and synthetic
-    images; EDL, DAEDL and GEM-FI learn two toys. Nothing is downloaded.
-
-    Args:
-        out: folder for the figures and report.html; it is created.
-        seed: of weights and training.
-        json: also write the numbers to this file.
-        quick: fewer epochs and so a coarser picture, in seconds.
-    """
-    command.main(out=out, seed=seed, json_file=json, quick=quick)
-
-
-def data(arguments: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> None:
-    """List, fetch, verify, describe and corrupt data sets: see gemfi data --help."""
-    _run(["data", *arguments])  # `_run` itself goes there, so that options pass too
-
-
-COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
-    "demo": demo,
-    "train": train,
-    "evaluate": evaluate,
-    "predict": predict,
-    "bundle": bundle,
-    "show": show,
-    "export": export,
-    "serve": serve,
-    "bench": bench,
-    "report": report,
-    "data": data,
-    "methods": methods,
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "demo": ("gemfi_bench.demo.command:demo", "Train on digits and toys, and write a report."),
+    "train": ("gemfi.cli.runs:train", "Train a model on a task or on your own data."),
+    "evaluate": ("gemfi.cli.runs:evaluate", "Judge finished runs on test and OOD data."),
+    "predict": ("gemfi.cli.predict:predict", "Label files, with uncertainties and verdicts."),
+    "bundle": ("gemfi.cli.bundles:bundle", "Write a run into one file, with its policy."),
+    "show": ("gemfi.cli.bundles:show", "Say what a run or a bundle is."),
+    "export": ("gemfi.cli.export:export", "Write a model as ONNX, and check it."),
+    "serve": ("gemfi.cli.serve:serve", "Answer over HTTP, with a page to try it on."),
+    "bench": ("gemfi_bench.cli:bench", "Do the runs of a protocol, and render them."),
+    "report": ("gemfi_bench.cli:report", "Render the tables and figures of a benchmark again."),
+    "data list": ("gemfi.cli.data:list_sets", "List the data sets."),
+    "data fetch": ("gemfi.cli.data:fetch", "Download data sets."),
+    "data verify": ("gemfi.cli.data:verify_sets", "Check the files of data sets."),
+    "data info": ("gemfi.cli.data:info", "Say what a data set is, or your own data."),
+    "data corrupt": ("gemfi.cli.data:corrupt", "Write corrupted copies of test images."),
+    "methods": ("gemfi.cli.methods:methods", "List methods, detectors and presets."),
 }
-
-GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
-    "data": ("The data sets of the paper, and corrupted copies of them.", DATA_COMMANDS),
-}
-"""Commands with commands of their own: a description and their table."""
+"""Name -> where its function is, and what it does."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,9 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0; 1 for a check that failed; 2 for bad input; 130 after Ctrl-C, and 143 after SIGTERM.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments == ["--version"]:
-        print(f"gemfi {__version__}")
-        return 0
     try:
         with terminable(), warnings_in_one_line():
             _run(arguments)
@@ -117,12 +81,35 @@ def warnings_in_one_line() -> Iterator[None]:
 
 
 def _run(arguments: list[str]) -> None:
-    prog, text = "gemfi", "Single-pass uncertainty for PyTorch classifiers."
-    commands: Mapping[str, Callable[..., None]] = COMMANDS
-    if arguments and arguments[0] in GROUPS:
-        prog = f"gemfi {arguments[0]}"
-        text, commands = GROUPS[arguments[0]]
-        arguments = arguments[1:]
-    call = parse(commands, arguments, prog, text)
+    if arguments == ["--version"]:
+        print(f"gemfi {__version__}")
+        return
+    words = 2 if arguments[:1] == ["data"] else 1
+    name = " ".join(arguments[:words])
+    if name not in COMMANDS:
+        _help(arguments)
+        return
+    call = parse(_function(name), arguments[words:], f"gemfi {name}")
     with printable_output():
         call()
+
+
+def _function(name: str) -> Callable[..., None]:
+    module, _, function = COMMANDS[name][0].partition(":")
+    found: Callable[..., None] = getattr(import_module(module), function)
+    return found
+
+
+def _help(arguments: Sequence[str]) -> None:
+    """What there is, for `--help`; for anything else an error that says where to find it."""
+    group = "data" if arguments[:1] == ["data"] else ""
+    prog, rest = (f"gemfi {group}", arguments[1:]) if group else ("gemfi", arguments)
+    if not rest or rest[0] not in {"-h", "--help"}:
+        wrong = f"unknown command {rest[0]!r}" if rest else "which command?"
+        raise InputError(f"{wrong}; see {prog} --help")
+    print(f"usage: {prog} COMMAND ...\n\nSingle-pass uncertainty for PyTorch classifiers.\n")
+    shown = {name: text for name, (_, text) in COMMANDS.items() if name.startswith(group)}
+    wide = max(map(len, shown))
+    for name, text in shown.items():
+        print(f"  {name:<{wide}}  {text}")
+    print(f"\nEach has a help of its own, such as: gemfi {next(iter(shown))} --help")

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import tyro
 
+from gemfi._files import to_json
 from gemfi.bundle import bundle_of_run, open_model, write_bundle
 from gemfi.bundle.container import check_ending
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
-from gemfi.files import to_json
 from gemfi.runs import Run
 from gemfi.runs.text import file_size
 

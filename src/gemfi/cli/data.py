@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
 import tyro
 
+from gemfi._files import DATA_VARIABLE, data_root
 from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, Form, data_set, load_split
 from gemfi.data.registry.corrupted import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
 from gemfi.data.registry.download import fetch_file
 from gemfi.data.registry.load import find_form
 from gemfi.data.registry.verify import State, is_fetched, verify
 from gemfi.errors import CheckFailedError, InputError
-from gemfi.places import DATA_VARIABLE, data_root
 from gemfi.runs.text import file_size
 
 MIRROR_VARIABLE: Final = "GEMFI_MIRROR"
@@ -165,16 +164,6 @@ def corrupt(name: Name, types: _Types = (), out: _Folder = None, seed: int = MAD
     count = len(types or FAMILIES[name])
     print(f"Wrote {len(written)} files to {folder}: {test.name} under {count} corruptions.")
     print("These are our own corruptions, not the published arrays: see docs/corruptions.md.")
-
-
-DATA_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
-    "list": list_sets,
-    "fetch": fetch,
-    "verify": verify_sets,
-    "info": info,
-    "corrupt": corrupt,
-}
-"""Name of a command of `gemfi data` -> its function."""
 
 
 def _fetch(entry: DataSet, root: Path, mirror: str | None) -> None:

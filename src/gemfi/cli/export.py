@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import tyro
 
+from gemfi._files import write_atomically
 from gemfi.bundle import Bundle, fit_policy, open_model
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
-from gemfi.files import write_atomically
 from gemfi.runs.text import file_size
 
 if TYPE_CHECKING:

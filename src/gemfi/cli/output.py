@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gemfi.printable import printable
+from gemfi._text import printable
 
 _MOVES: Final = re.compile(r"(?:\n|\x1b\[A)*")  # how progress bars below each other find their line
 

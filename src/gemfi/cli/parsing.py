@@ -7,7 +7,7 @@ import functools
 import io
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tyro
@@ -17,31 +17,22 @@ from gemfi.errors import InputError
 Command = Callable[..., None]
 
 
-def parse(
-    commands: Mapping[str, Command], arguments: Sequence[str], prog: str, text: str
-) -> Callable[[], None]:
+def parse(command: Command, arguments: Sequence[str], prog: str) -> Callable[[], None]:
     """The call that arguments ask for, not made yet; `--help` prints and exits.
 
     Args:
-        commands: name -> function, whose arguments and docstring are its options and its help.
-        arguments: of the shell.
+        command: a function, whose arguments and docstring are its options and its help.
+        arguments: of the shell, after the command's name.
         prog: what the help calls the program.
-        text: its description.
     """
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            call: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
-                {name: _deferred(each) for name, each in commands.items()},
-                prog=prog,
-                description=text,
-                args=arguments,
-            )
+            call: Callable[[], None] = tyro.cli(_deferred(command), prog=prog, args=arguments)
     except SystemExit as end:
         if not end.code:
             raise
-        named = f"{prog} {arguments[0]}" if arguments and arguments[0] in commands else prog
-        raise InputError(f"{one_line(said.getvalue())}; see {named} --help") from None
+        raise InputError(f"{one_line(said.getvalue())}; see {prog} --help") from None
     sys.stderr.write(said.getvalue())
     return call
 

@@ -11,16 +11,15 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
+from gemfi._files import runs_root, to_json, write_atomically
+from gemfi.cli.laboratory import laboratory
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.detectors import detector_names
 from gemfi.errors import InputError
-from gemfi.files import to_json, write_atomically
 from gemfi.outliers import Kind
-from gemfi.places import runs_root
-from gemfi.recipes import own_recipe
 from gemfi.runs import OwnData, Record, Run, RunSpec, evaluate_run, find_task, make_spec, train_run
-from gemfi.runs.choose import RecipeName
+from gemfi.runs.choose import Recipe
 from gemfi.runs.compare import comparison, means
 from gemfi.runs.folder import FILES, is_finished
 from gemfi.runs.spec import task_of
@@ -60,7 +59,8 @@ class Choices:
 
     Attributes:
         method: see gemfi methods.
-        recipe: matched, one for every method, or own, that of the method's paper (mnist, cifar10).
+        recipe: matched, one for every method, or paper, that of the method's own paper (mnist,
+            cifar10).
         backbone: convnet, resnet18, vgg16, mlp, or identity for features; by default what suits the
             task's samples.
         backbone_options: such as width=16 dropout=0.1 spectral.kind=soft.
@@ -88,7 +88,7 @@ class Choices:
     """
 
     method: str = "gem-fi"
-    recipe: RecipeName = "matched"
+    recipe: Literal["matched", "paper"] = "matched"
     backbone: Annotated[str | None, _Name] = None
     backbone_options: Annotated[tuple[str, ...], _Settings] = ()
     epochs: _Whole = None
@@ -120,7 +120,7 @@ class Choices:
             name,
             self.method,
             task,
-            recipe=self.recipe,
+            recipe=self._paper_recipe(name),
             backbone=self.backbone,
             options=self.backbone_options,
             preset=self.preset,
@@ -133,7 +133,14 @@ class Choices:
 
     def notes(self, name: str) -> tuple[str, ...]:
         """What the recipe does differently from the method's paper."""
-        return own_recipe(self.method, name).notes if self.recipe == "own" else ()
+        recipe = self._paper_recipe(name)
+        return () if recipe is None else recipe.notes
+
+    def _paper_recipe(self, name: str) -> Recipe | None:
+        if self.recipe == "matched":
+            return None
+        found: Recipe = laboratory("recipes").paper_recipe(self.method, name)
+        return found
 
 
 def train(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import tyro
 
-from gemfi import checks
+from gemfi._config import check_int
+from gemfi._files import require_module
 from gemfi.bundle import Bundle, bundled, fit_policy, open_model
 from gemfi.cli import options
 from gemfi.decisions import Goal, Policy
 from gemfi.errors import InputError
-from gemfi.extras import require_module
 from gemfi.serve.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def serve(
     from gemfi.serve.logs import log_to_stderr  # noqa: PLC0415 - optional
     from gemfi.serve.workers import Job, run_workers  # noqa: PLC0415 - optional
 
-    checks.whole("workers", workers, 1)
+    check_int("workers", workers, 1)
     settings = replace(settings, host=host, token=read_token(token_file))
     if without_token and settings.token is not None:
         raise InputError("there is a token: leave it or --without-token out")

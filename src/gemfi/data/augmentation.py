@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import checks
+from gemfi._config import check_int, check_number
 from gemfi.errors import InputError
 
 
@@ -47,10 +47,10 @@ class Augmentation:
     erase_aspect: float = 3.3
 
     def __post_init__(self) -> None:
-        checks.whole("crop", self.crop, 0)
+        check_int("crop", self.crop, 0)
         for name, limit in (("flip", 1), ("erase", 1), ("jitter", 1), ("rotation", 180)):
-            checks.number(name, getattr(self, name), 0, limit)
-        checks.number("erase_aspect", self.erase_aspect, 1)
+            check_number(name, getattr(self, name), 0, limit)
+        check_number("erase_aspect", self.erase_aspect, 1)
         low, high = self.erase_area
         if not 0 < low <= high <= 1:
             raise InputError(f"erase_area must be 0 < low <= high <= 1, got {self.erase_area}")

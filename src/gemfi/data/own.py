@@ -16,10 +16,10 @@ from gemfi.data import readers
 from gemfi.data.columns import Columns
 from gemfi.data.cut import cut, cut_rows
 from gemfi.data.leaks import ColumnWarning, checked_columns
+from gemfi.data.normalisation import Normalisation
 from gemfi.data.splits import Role, Split
 from gemfi.data.task import Task
 from gemfi.errors import InputError
-from gemfi.normalisation import Normalisation
 
 _TABLES: Final = {".csv": readers.read_csv, ".parquet": readers.read_parquet}
 _FORMATS: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gemfi import checks
+from gemfi._config import check_int
 from gemfi.errors import InputError
 
 
@@ -14,7 +14,7 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
 
     Two streams of a seed are independent, so that the size of one split does not change another.
     """
-    checks.whole("seed", seed, 0)
+    check_int("seed", seed, 0)
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=stream))
 
 

@@ -14,7 +14,7 @@ from gemfi.errors import InputError, RoleError
 if TYPE_CHECKING:
     from gemfi.data.columns import Columns
     from gemfi.data.leaks import ColumnWarning
-    from gemfi.normalisation import Normalisation
+    from gemfi.data.normalisation import Normalisation
 
 Source = Split | Callable[[], Split]
 """A split, or what reads it when it is first asked for."""

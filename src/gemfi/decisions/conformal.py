@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gemfi import checks
+from gemfi._config import check_number
 from gemfi.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -147,7 +147,7 @@ def _rank(count: int, level: float) -> int:
 
 def least_samples(level: float) -> int:
     """The fewest calibration samples with which a p-value can be as small as `level`."""
-    checks.number("false_alarm", level, above=0, below=1)
+    check_number("false_alarm", level, above=0, below=1)
     return max(1, math.ceil(1 / level - 1 - 1e-9))
 
 

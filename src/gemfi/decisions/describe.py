@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gemfi.style import score_label
+from gemfi.scores import score_label
 
 if TYPE_CHECKING:
     from gemfi.decisions.policy import Policy

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gemfi import checks
+from gemfi._config import check_number
 from gemfi.errors import InputError
 
 _DEFAULT_LEVEL = 0.05
@@ -37,8 +37,8 @@ class Costs:
 
     def __post_init__(self) -> None:
         for name in ("error", "unfamiliar", "abstain"):
-            checks.number(f"costs.{name}", getattr(self, name), 0)
-        checks.number("costs.prevalence", self.prevalence, 0, below=1)
+            check_number(f"costs.{name}", getattr(self, name), 0)
+        check_number("costs.prevalence", self.prevalence, 0, below=1)
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Goal:
     def __post_init__(self) -> None:
         for name in ("false_alarm", "risk", "coverage"):
             if getattr(self, name) is not None:
-                checks.number(name, getattr(self, name), above=0, below=1)
-        checks.number("delta", self.delta, above=0, below=1)
+                check_number(name, getattr(self, name), above=0, below=1)
+        check_number("delta", self.delta, above=0, below=1)
         if self.risk is None and self.delta != _DEFAULT_DELTA:
             raise InputError("delta is how often the risk may fail: give risk= with it")
         if not isinstance(self.youden, bool):

@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gemfi import metrics
+from gemfi._drawing import (
+    BLUE,
+    INK,
+    MUTED,
+    PURPLE,
+    VERMILION,
+    require_matplotlib,
+    styled,
+    write_figure,
+)
 from gemfi.data import Role, Split, require_role, require_use
 from gemfi.decisions.conformal import Reference
 from gemfi.decisions.readings import Floats, Readings, known_errors, read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.style import (
-    INK,
-    MUTED,
-    SET_COLORS,
-    method_color,
-    require_matplotlib,
-    score_label,
-    styled,
-    write_figure,
-)
+from gemfi.scores import score_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from gemfi.decisions.policy import Policy
 
-_OOD_COLORS = (SET_COLORS["near OOD"], SET_COLORS["far OOD"], "#009e73", "#56b4e9")
+_OOD_COLORS = (VERMILION, PURPLE, "#009e73", "#56b4e9")
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +152,7 @@ def _detection(
 
 
 def _draw_risk(axes: Axes, points: OperatingPoints, policy: Policy | None) -> None:
-    color = method_color(points.method)
+    color = BLUE
     axes.plot(100 * points.coverage, 100 * points.risk, color=color, lw=1.6)
     axes.fill_between(100 * points.coverage, 100 * points.risk, color=color, alpha=0.12, lw=0)
     axes.set(xlabel="accepted, %", ylabel="wrong among accepted, %", xlim=(0, 100))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gemfi import checks
+from gemfi._config import check_seed, from_plain, to_plain
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role, require_use
 from gemfi.decisions import selection
@@ -22,7 +22,6 @@ from gemfi.decisions.goal import Costs, Goal
 from gemfi.decisions.readings import Readings, known_errors, read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.plain import from_plain, to_plain
 
 Floats = npt.NDArray[np.float64]
 
@@ -337,7 +336,7 @@ def _reference(observed: Readings, num_classes: int | None) -> Reference:
 
 
 def _parts(observed: Readings, count: int, seed: int) -> list[Readings]:
-    checks.seed("seed", seed)
+    check_seed("seed", seed)
     if len(observed) < count:
         raise InputError(f"{len(observed)} calibration samples are too few for {count} stages")
     order = np.random.default_rng((_PARTITION, seed)).permutation(len(observed))

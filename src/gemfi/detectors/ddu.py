@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gemfi import checks
+from gemfi._config import check_number
 from gemfi.density import ClassGaussians, Covariance
 from gemfi.detectors.base import BATCH, Detector, DetectorInfo, Observed, labels_of
 
@@ -27,8 +27,8 @@ class DDUConfig:
     ridge: float = 1e-4
 
     def __post_init__(self) -> None:
-        checks.number("shrinkage", self.shrinkage, 0, 1)
-        checks.number("ridge", self.ridge, above=0)
+        check_number("shrinkage", self.shrinkage, 0, 1)
+        check_number("ridge", self.ridge, above=0)
 
 
 class DDU(Detector):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gemfi import checks
+from gemfi._config import check_number
 from gemfi.detectors.base import Detector, DetectorInfo, Observed
 
 
@@ -23,7 +23,7 @@ class EnergyConfig:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.number("temperature", self.temperature, above=0)
+        check_number("temperature", self.temperature, above=0)
 
 
 class Energy(Detector):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gemfi import checks
+from gemfi._config import check_int
 from gemfi.detectors.base import Detector, DetectorInfo, Observed
 from gemfi.diagnostics import knn_distance
 
@@ -24,7 +24,7 @@ class KNNConfig:
     k: int = 50
 
     def __post_init__(self) -> None:
-        checks.whole("k", self.k, 1)
+        check_int("k", self.k, 1)
 
 
 class KNN(Detector):

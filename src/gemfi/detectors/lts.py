@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import checks
+from gemfi._config import check_number
 from gemfi.detectors.base import Detector, DetectorInfo, Observed
 
 
@@ -25,7 +25,7 @@ class LTSConfig:
     percentile: float = 95.0
 
     def __post_init__(self) -> None:
-        checks.number("percentile", self.percentile, 0, 100)
+        check_number("percentile", self.percentile, 0, 100)
 
 
 class LTS(Detector):

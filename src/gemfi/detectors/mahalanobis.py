@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from gemfi import checks
+from gemfi._config import check_number
 from gemfi.data import Role, Split, require_role
 from gemfi.density import ClassGaussians, Statistics
 from gemfi.detectors.base import (
@@ -45,8 +45,8 @@ class MahalanobisConfig:
     ridge: float = 1e-4
 
     def __post_init__(self) -> None:
-        checks.number("noise", self.noise, 0)
-        checks.number("ridge", self.ridge, above=0)
+        check_number("noise", self.noise, 0)
+        check_number("ridge", self.ridge, above=0)
         if not isinstance(self.layers, tuple) or len(set(self.layers)) < len(self.layers):
             raise InputError(f"layers must be a tuple of different names, got {self.layers!r}")
 

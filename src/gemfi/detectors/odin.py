@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import checks, metrics
+from gemfi import metrics
+from gemfi._config import check_number
 from gemfi.data import Role, Split, require_role
 from gemfi.detectors.base import (
     Detector,
@@ -39,8 +40,8 @@ class ODINConfig:
     epsilon: float = 0.0014
 
     def __post_init__(self) -> None:
-        checks.number("temperature", self.temperature, above=0)
-        checks.number("epsilon", self.epsilon, 0)
+        check_number("temperature", self.temperature, above=0)
+        check_number("epsilon", self.epsilon, 0)
 
 
 class ODIN(Detector):

@@ -18,7 +18,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gemfi import checks
+from gemfi._config import check_choice, check_int, check_number
 from gemfi.belief import Belief
 from gemfi.bundle import save
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
@@ -255,7 +255,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 frame, None for no change.
         """
         if transform is not None:
-            checks.choice("transform", transform, ("default", "pandas"))
+            check_choice("transform", transform, ("default", "pandas"))
             self._sklearn_output_config = {"transform": transform}  # the name that `clone` keeps
         return self
 
@@ -334,10 +334,10 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         for name in ("epochs", "max_steps", "batch_size", "patience", "n_threads"):
             if getattr(self, name) is not None:
-                checks.whole(name, getattr(self, name), 1)
+                check_int(name, getattr(self, name), 1)
         for name in ("validation_fraction", "calibration_fraction"):
             if getattr(self, name) is not None:
-                checks.number(name, getattr(self, name), 0, below=0.5)
+                check_number(name, getattr(self, name), 0, below=0.5)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -155,9 +155,8 @@ class Training:
         tried = [self._run(pace) for pace in paces]
         held = self.samples.rows(self.parts.validation)
         kept = tried[0] if len(tried) == 1 else better(tried[0], tried[1], held)
-        import os
-        if os.environ.get("REFIT") and kept.result.best_epoch is not None:
-            kept = self._refit(kept)
+        if kept.result.best_epoch is not None:
+            kept = self._on_all(kept, kept.result.best_epoch)
         notes = list(kept.result.notes)
         if len(tried) > 1:
             rates = " and ".join(f"{pace.learning_rate:g}" for pace in paces)
@@ -171,21 +170,22 @@ class Training:
             )
         return kept, notes
 
-    def _refit(self, first: Trained) -> Trained:
+    def _on_all(self, first: Trained, best_epoch: int) -> Trained:
+        """Train again, on the training and the validation part, for as many epochs as were best.
+
+        Args:
+            first: trained on the training part; its temperature is that of the second, too.
+            best_epoch: of it.
+        """
         model = self.build()
-        rows = np.sort(np.concatenate(self.parts[:2]))
-        both = self.samples.rows(rows)
-        train = both.split(self.scaling, Role.TRAIN, model.head.num_classes)
-        config = TrainConfig(
-            epochs=self.budget.epochs,
-            batch_size=self.budget.batch_size,
-            learning_rate=first.pace.learning_rate,
-            weight_decay=first.pace.weight_decay,
-            seed=self.seed,
-            stop_after=first.result.best_epoch + 1,
+        rows = self.samples.rows(np.sort(np.concatenate(self.parts[:2])))
+        train = rows.split(self.scaling, Role.TRAIN, model.head.num_classes)
+        assert train is not None  # noqa: S101 - there is a training part
+        config = replace(
+            self._config(first.pace), select="last", patience=None, stop_after=best_epoch + 1
         )
-        result = fit(model, train, None, config, sample_weight=both.weights, progress=self.progress)
-        return Trained(model, first.pace, result, first.log_probs)
+        fit(model, train, None, config, sample_weight=rows.weights, progress=self.progress)
+        return replace(first, model=model)
 
     def _run(self, pace: Pace) -> Trained:
         """Train on the training part; the validation part, if there is one, says how long."""
@@ -197,16 +197,9 @@ class Training:
             for part, role in ((seen, Role.TRAIN), (held, Role.VALIDATION))
         )
         assert train is not None  # noqa: S101 - every class keeps a sample
-        patience = None if validation is None else self.patience
-        config = TrainConfig(
-            epochs=self.budget.epochs,
-            batch_size=self.budget.batch_size,
-            learning_rate=pace.learning_rate,
-            weight_decay=pace.weight_decay,
-            seed=self.seed,
-            select="last" if patience is None else "best",
-            patience=patience,
-        )
+        config = self._config(pace)
+        if validation is None:
+            config = replace(config, select="last", patience=None)
         result = fit(
             model,
             train,
@@ -218,6 +211,17 @@ class Training:
         )
         known = None if validation is None else model.predict(validation.x).log_probs().double()
         return Trained(model, pace, result, known)
+
+    def _config(self, pace: Pace) -> TrainConfig:
+        return TrainConfig(
+            epochs=self.budget.epochs,
+            batch_size=self.budget.batch_size,
+            learning_rate=pace.learning_rate,
+            weight_decay=pace.weight_decay,
+            seed=self.seed,
+            select="last" if self.patience is None else "best",
+            patience=self.patience,
+        )
 
 
 def better(calm: Trained, free: Trained, held: Samples) -> Trained:

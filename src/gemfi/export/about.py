@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import torch
 
+from gemfi._config import to_plain
+from gemfi._files import to_json
 from gemfi._version import __version__
 from gemfi.data.columns import Columns
 from gemfi.decisions import Verdict
 from gemfi.export.deployed import Deployed
-from gemfi.files import to_json
-from gemfi.plain import to_plain
 
 SNIPPET: Final = """\
 import json

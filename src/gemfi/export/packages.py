@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, Final
 
-from gemfi.extras import require_module
+from gemfi._files import require_module
 
 _LOGGERS: Final = ("", "torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 

@@ -27,6 +27,7 @@ class MethodInfo:
 
     Attributes:
         name: its name on the command line and in `METHODS`.
+        label: its name as its paper writes it, for tables and figures.
         summary: one line.
         paper: title of the paper.
         venue: where it appeared.
@@ -38,6 +39,7 @@ class MethodInfo:
     """
 
     name: str
+    label: str
     summary: str
     paper: str
     venue: str

@@ -8,7 +8,8 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import checks, dirichlet, losses
+from gemfi import dirichlet, losses
+from gemfi._config import check_number
 from gemfi.methods.base import MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig
 
@@ -31,8 +32,8 @@ class CEDLPlusConfig(EvidentialConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.number("kl_weight", self.kl_weight, 0, 1)
-        checks.number("kl_start", self.kl_start, most=1, above=0)
+        check_number("kl_weight", self.kl_weight, 0, 1)
+        check_number("kl_start", self.kl_start, most=1, above=0)
 
 
 class CEDLPlus(Evidential):
@@ -48,6 +49,7 @@ class CEDLPlus(Evidential):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="cedl-plus",
+        label="CEDL+",
         summary="log risk with a KL that grows exponentially; the single-task part of CEDL+",
         paper=_PAPER,
         venue="Expert Systems with Applications",

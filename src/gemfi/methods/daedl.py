@@ -10,11 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gemfi import checks, dirichlet, losses
+from gemfi import dirichlet, losses
+from gemfi._config import check_number
 from gemfi.belief import Belief
-from gemfi.density import ClassGaussians, Statistics
+from gemfi.density import ClassGaussians, Fitted, Statistics
 from gemfi.errors import InputError
-from gemfi.fitted import Fitted
 from gemfi.methods.base import DataFacts, FeatureBatches, MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig
 
@@ -49,10 +49,10 @@ class DAEDLConfig(EvidentialConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kl_weight is not None:
-            checks.number("kl_weight", self.kl_weight, 0)
+            check_number("kl_weight", self.kl_weight, 0)
         if self.shrinkage is not None:
-            checks.number("shrinkage", self.shrinkage, 0, 1)
-        checks.number("ridge", self.ridge, 1e-9)
+            check_number("shrinkage", self.shrinkage, 0, 1)
+        check_number("ridge", self.ridge, 1e-9)
 
 
 class _EqualGaussians(ClassGaussians):
@@ -143,6 +143,7 @@ class DAEDL(Evidential):
     prior = None
     info: ClassVar[MethodInfo] = MethodInfo(
         name="daedl",
+        label="DAEDL",
         summary="exponential evidence, logits scaled by the density of the features",
         paper="Uncertainty Estimation by Density Aware Evidential Deep Learning",
         venue="ICML",

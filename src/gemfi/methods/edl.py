@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import checks, dirichlet, losses
+from gemfi import dirichlet, losses
+from gemfi._config import check_choice, check_number
 from gemfi.methods.base import MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig, log_softplus_evidence
 
@@ -39,11 +40,11 @@ class EDLConfig(EvidentialConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("evidence", self.evidence, ("relu", "softplus", "exp"))
-        checks.choice("risk", self.risk, ("mse", "log", "digamma"))
+        check_choice("evidence", self.evidence, ("relu", "softplus", "exp"))
+        check_choice("risk", self.risk, ("mse", "log", "digamma"))
         if self.kl_weight is not None:
-            checks.number("kl_weight", self.kl_weight, 0)
-        checks.number("kl_ramp", self.kl_ramp, 0)
+            check_number("kl_weight", self.kl_weight, 0)
+        check_number("kl_ramp", self.kl_ramp, 0)
 
 
 class EDL(Evidential):
@@ -51,6 +52,7 @@ class EDL(Evidential):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="edl",
+        label="EDL",
         summary="one Dirichlet head, Bayes risk of squared error with annealed KL",
         paper="Evidential Deep Learning to Quantify Classification Uncertainty",
         venue="NeurIPS",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from gemfi import checks
+from gemfi._config import check_int
 from gemfi.backbones import Stack
 from gemfi.belief import Belief
 from gemfi.errors import InputError
@@ -27,7 +27,7 @@ class EnsembleConfig:
     members: int = 5
 
     def __post_init__(self) -> None:
-        checks.whole("members", self.members, 2)
+        check_int("members", self.members, 2)
 
 
 class Ensemble(Head):
@@ -39,6 +39,7 @@ class Ensemble(Head):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="ensemble",
+        label="Ensemble",
         summary="softmax networks trained apart; epistemic score = their disagreement",
         paper="Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles",
         venue="NeurIPS",

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import checks, dirichlet, losses
+from gemfi import dirichlet, losses
+from gemfi._config import check_number
 from gemfi.belief import Belief
 from gemfi.methods.base import Batch, Head, Progress
 from gemfi.outliers import NONE, OutlierConfig, require_outliers
@@ -37,7 +38,7 @@ class EvidentialConfig:
 
     def __post_init__(self) -> None:
         require_outliers(self.outliers)
-        checks.number("outlier_weight", self.outlier_weight, 0)
+        check_number("outlier_weight", self.outlier_weight, 0)
 
 
 class Evidential(Head):

@@ -368,6 +368,7 @@ def _in_space(z: Tensor, space: Space) -> Tensor:
 def _info(name: str, summary: str) -> MethodInfo:
     return MethodInfo(
         name=name,
+        label=name.upper(),
         summary=summary,
         paper=_PAPER,
         venue="ICML",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from gemfi import checks
+from gemfi._config import check_choice, check_int, check_number
 from gemfi.density import Covariance, RhoKind
 from gemfi.errors import InputError
 from gemfi.outliers import NONE, VOS, OutlierConfig, require_outliers
@@ -161,7 +161,7 @@ class GEMConfig:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            checks.choice(name, getattr(self, name), choices)
+            check_choice(name, getattr(self, name), choices)
         _check_numbers(self)
         require_outliers(self.outliers)
         if self.core_loss == "edl" and self.squared and self.components > 1:
@@ -255,20 +255,20 @@ _NOT_NEGATIVE = (
 
 def _check_numbers(config: GEMConfig) -> None:
     for name in _NOT_NEGATIVE:
-        checks.number(name, getattr(config, name), 0)
+        check_number(name, getattr(config, name), 0)
     for name in ("temperature", "ebm_clip"):
         if getattr(config, name) is not None:
-            checks.number(name, getattr(config, name), above=0)
-    checks.whole("num_components", config.num_components, 1)
-    checks.number("gate_low", config.gate_low, above=0)
-    checks.number("gate_high", config.gate_high, most=1, above=config.gate_low)
-    checks.number("dropout", config.dropout, 0, below=1)
-    checks.number("clip", config.clip, most=1e30, above=0)  # of float32
-    checks.number("energy_desaturate", config.energy_desaturate)
-    checks.number("ebm_margin", config.ebm_margin)
-    checks.number("rho_refit", config.rho_refit, 0, below=1)
-    checks.number("rho_floor", config.rho_floor, 0, below=1)
-    checks.number("density_shrinkage", config.density_shrinkage, 0, 1)
+            check_number(name, getattr(config, name), above=0)
+    check_int("num_components", config.num_components, 1)
+    check_number("gate_low", config.gate_low, above=0)
+    check_number("gate_high", config.gate_high, most=1, above=config.gate_low)
+    check_number("dropout", config.dropout, 0, below=1)
+    check_number("clip", config.clip, most=1e30, above=0)  # of float32
+    check_number("energy_desaturate", config.energy_desaturate)
+    check_number("ebm_margin", config.ebm_margin)
+    check_number("rho_refit", config.rho_refit, 0, below=1)
+    check_number("rho_floor", config.rho_floor, 0, below=1)
+    check_number("density_shrinkage", config.density_shrinkage, 0, 1)
 
 
 _FI = GEMConfig()

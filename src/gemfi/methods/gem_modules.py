@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi import dirichlet
-from gemfi.density import membership
-from gemfi.fitted import Fitted
+from gemfi.density import Fitted, membership
 from gemfi.methods.gem_config import EnergySource
 from gemfi.spectral import Linear, Spectral
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from gemfi import checks, losses
+from gemfi import losses
+from gemfi._config import check_number
 from gemfi.methods.base import MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig, log_softplus_evidence
 
@@ -36,8 +37,8 @@ class IEDLConfig(EvidentialConfig):
         super().__post_init__()
         for name in ("fisher_weight", "kl_weight"):
             if getattr(self, name) is not None:
-                checks.number(name, getattr(self, name), 0)
-        checks.number("kl_ramp", self.kl_ramp, 0)
+                check_number(name, getattr(self, name), 0)
+        check_number("kl_ramp", self.kl_ramp, 0)
 
 
 class IEDL(Evidential):
@@ -48,6 +49,7 @@ class IEDL(Evidential):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="i-edl",
+        label="I-EDL",
         summary="EDL with errors weighted by the Fisher information of each class",
         paper="Uncertainty Estimation by Fisher Information-based Evidential Deep Learning",
         venue="ICML",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gemfi import checks
+from gemfi._config import check_int, check_number, check_seed
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, Head, MethodInfo, Progress
@@ -43,9 +43,9 @@ class MCDropoutConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.number("rate", self.rate, above=0, below=1)
-        checks.whole("passes", self.passes, 1)
-        checks.seed("seed", self.seed)
+        check_number("rate", self.rate, above=0, below=1)
+        check_int("passes", self.passes, 1)
+        check_seed("seed", self.seed)
 
 
 class MCDropout(Head):
@@ -58,6 +58,7 @@ class MCDropout(Head):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="mc-dropout",
+        label="MC dropout",
         summary="cross-entropy with dropout on the features; the mean of 20 fixed masks",
         paper="Dropout as a Bayesian Approximation: Representing Model Uncertainty in Deep "
         "Learning",
@@ -121,8 +122,8 @@ def monte_carlo(
         seed: of the masks; with the same `batch_size` they are the same.
         batch_size: how many inputs at a time.
     """
-    checks.whole("passes", passes, 1)
-    checks.seed("seed", seed)
+    check_int("passes", passes, 1)
+    check_seed("seed", seed)
     dropout = nn.modules.dropout._DropoutNd
     if not any(isinstance(part, dropout) and part.p > 0 for part in model.modules()):
         raise InputError(

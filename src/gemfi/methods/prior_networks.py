@@ -14,7 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gemfi import checks, dirichlet, losses
+from gemfi import dirichlet, losses
+from gemfi._config import check_number
 from gemfi.methods.base import MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig
 from gemfi.outliers import OutlierConfig
@@ -42,8 +43,8 @@ class PriorNetworkConfig(EvidentialConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.number("precision", self.precision, above=0)
-        checks.number("nll_weight", self.nll_weight, 0)
+        check_number("precision", self.precision, above=0)
+        check_number("nll_weight", self.nll_weight, 0)
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class ForwardPriorNetwork(PriorNetwork):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="kl-pn",
+        label="KL-PN",
         summary="one Dirichlet, KL from a sharp target on ID data and a flat one on outliers",
         paper="Predictive Uncertainty Estimation via Prior Networks",
         venue="NeurIPS",
@@ -140,6 +142,7 @@ class ReversePriorNetwork(PriorNetwork):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="rkl-pn",
+        label="RKL-PN",
         summary="one Dirichlet, KL to a sharp target on ID data and to a flat one on outliers",
         paper="Reverse KL-Divergence Training of Prior Networks: Improved Uncertainty and "
         "Adversarial Robustness",

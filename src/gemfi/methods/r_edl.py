@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from gemfi import checks, dirichlet, losses
+from gemfi import dirichlet, losses
+from gemfi._config import check_number
 from gemfi.methods.base import MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig, log_softplus_evidence
 
@@ -34,10 +35,10 @@ class REDLConfig(EvidentialConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.number("prior", self.prior, above=0)
+        check_number("prior", self.prior, above=0)
         if self.kl_weight is not None:
-            checks.number("kl_weight", self.kl_weight, 0)
-        checks.number("kl_ramp", self.kl_ramp, 0)
+            check_number("kl_weight", self.kl_weight, 0)
+        check_number("kl_ramp", self.kl_ramp, 0)
 
 
 class REDL(Evidential):
@@ -48,6 +49,7 @@ class REDL(Evidential):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="r-edl",
+        label="R-EDL",
         summary="EDL with a prior of 0.1 a class and without the variance term",
         paper="R-EDL: Relaxing Nonessential Settings of Evidential Deep Learning",
         venue="ICLR",

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from gemfi import checks, dirichlet, losses
+from gemfi import dirichlet, losses
+from gemfi._config import check_number
 from gemfi.methods.base import MethodInfo, Progress
 from gemfi.methods.evidential import Evidential, EvidentialConfig, log_softplus_evidence
 
@@ -27,7 +28,7 @@ class ReEDLConfig(EvidentialConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.number("prior", self.prior, above=0)
+        check_number("prior", self.prior, above=0)
 
 
 class ReEDL(Evidential):
@@ -35,6 +36,7 @@ class ReEDL(Evidential):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="re-edl",
+        label="Re-EDL",
         summary="EDL of the squared error alone, with a prior that is a setting",
         paper="Revisiting Essential and Nonessential Settings of Evidential Deep Learning",
         venue="TPAMI",

@@ -24,6 +24,7 @@ class Softmax(Head):
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="softmax",
+        label="Softmax",
         summary="cross-entropy, one linear layer; epistemic score = energy of the logits",
         paper="A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural "
         "Networks",

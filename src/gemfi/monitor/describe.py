@@ -8,7 +8,7 @@ import numpy as np
 
 from gemfi.metrics import Floats
 from gemfi.monitor.state import MonitorState
-from gemfi.style import score_label
+from gemfi.scores import score_label
 
 _DEVIATIONS = 3  # from one half, beyond which a median is called different
 

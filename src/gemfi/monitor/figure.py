@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from gemfi._drawing import BLUE, GREY, INK, MUTED, VERMILION, require_matplotlib, styled
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
 from gemfi.monitor.history import History
 from gemfi.monitor.state import MonitorState
 from gemfi.monitor.stream import mean_p
-from gemfi.style import INK, MUTED, SET_COLORS, method_color, require_matplotlib, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-QUIET: Final = method_color("gem-fi")
-ALARM: Final = SET_COLORS["near OOD"]
-EXPECTED: Final = SET_COLORS["ID test"]
+QUIET: Final = BLUE
+ALARM: Final = VERMILION
+EXPECTED: Final = GREY
 
 _POINTS = 64  # of the lower panel, at most
 _LEAST = 10  # inputs of a point, so that its mean is about normal

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from torch import Tensor
 
-from gemfi import checks
+from gemfi._config import check_number, check_seed
+from gemfi._drawing import write_figure
 from gemfi.belief import Belief
 from gemfi.data import USES, Split, require_role
 from gemfi.errors import InputError
@@ -22,7 +23,6 @@ from gemfi.monitor.record import FORMAT, checked, stream_of, stream_record
 from gemfi.monitor.state import MonitorState
 from gemfi.monitor.stream import Stream, mean_p
 from gemfi.scores import score_of
-from gemfi.style import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,8 +62,8 @@ class Monitor:
         *,
         score: str | None = None,
     ) -> None:
-        checks.number("false_alarm", false_alarm, above=0, below=1)
-        checks.seed("seed", seed)
+        check_number("false_alarm", false_alarm, above=0, below=1)
+        check_seed("seed", seed)
         self.reference: Floats = np.sort(_finite(reference, "reference"))
         if len(self.reference) == 0:
             raise InputError("reference is empty: give the scores of calibration data")

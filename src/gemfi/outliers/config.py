@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gemfi import checks
+from gemfi._config import check_choice, check_int, check_number
 from gemfi.errors import InputError
 
 Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
@@ -50,17 +50,17 @@ class OutlierConfig:
     ramp: float = 0.1
 
     def __post_init__(self) -> None:
-        checks.choice("outliers", self.kind, get_args(Kind))
-        checks.choice("covariance", self.covariance, ("shared", "per-class"))
-        checks.whole("queue", self.queue, 2)
-        checks.whole("draws", self.draws, 1)
-        checks.number("ratio", self.ratio, above=0)
-        checks.number("scrambled", self.scrambled, 0)
-        checks.number("near", self.near, above=0)
-        checks.number("far", self.far, self.near)
-        checks.number("scale", self.scale, above=0)
-        checks.number("start", self.start, 0, below=1)
-        checks.number("ramp", self.ramp, 0, 1)
+        check_choice("outliers", self.kind, get_args(Kind))
+        check_choice("covariance", self.covariance, ("shared", "per-class"))
+        check_int("queue", self.queue, 2)
+        check_int("draws", self.draws, 1)
+        check_number("ratio", self.ratio, above=0)
+        check_number("scrambled", self.scrambled, 0)
+        check_number("near", self.near, above=0)
+        check_number("far", self.far, self.near)
+        check_number("scale", self.scale, above=0)
+        check_number("start", self.start, 0, below=1)
+        check_number("ramp", self.ramp, 0, 1)
 
     @property
     def is_none(self) -> bool:

@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from gemfi.runs.choose import make_spec, matched_spec, own_spec
+from gemfi.runs.choose import Recipe, make_spec, matched_spec
 from gemfi.runs.folder import Record, Run
 from gemfi.runs.spec import OwnData, RunSpec, find_task
 from gemfi.runs.work import evaluate_run, train_run
 
 __all__ = [
     "OwnData",
+    "Recipe",
     "Record",
     "Run",
     "RunSpec",
@@ -21,6 +22,5 @@ __all__ = [
     "find_task",
     "make_spec",
     "matched_spec",
-    "own_spec",
     "train_run",
 ]

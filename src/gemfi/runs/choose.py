@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
+from gemfi._config import parse, split_setting, with_settings
 from gemfi.backbones import input_options, parameters
 from gemfi.data import Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, PAPER_PRESETS, gem_presets, method
 from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
-from gemfi.plain import parse, split_setting, with_settings
-from gemfi.recipes import Recipe, own_recipe
 from gemfi.runs.spec import OwnData, RunSpec, find_task
 from gemfi.training import TrainConfig
 
@@ -25,7 +24,26 @@ _AUGMENTED: Final = {
 }
 """Task -> the augmentation of its matched recipe; what others bear, their users know."""
 
-RecipeName = Literal["matched", "own"]
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train a method on one data set.
+
+    Attributes:
+        train: optimiser, schedule and budget.
+        backbone: a name in `BACKBONES`.
+        backbone_options: its arguments, the dropout among them.
+        head: fields of the method's configuration that the recipe sets.
+        normalise: standardise inputs, where the data set has constants for it.
+        notes: where it is not what the paper did, and why.
+    """
+
+    train: TrainConfig
+    backbone: str
+    backbone_options: Mapping[str, Any] = field(default_factory=dict)
+    head: Mapping[str, Any] = field(default_factory=dict)
+    normalise: bool = True
+    notes: tuple[str, ...] = ()
 
 
 def matched_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
@@ -39,18 +57,12 @@ def matched_spec(name: str, method_name: str, task: Task | None = None) -> RunSp
     return make_spec(name, method_name, task or find_task(name))
 
 
-def own_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
-    """The settings of the method's own paper, for mnist and cifar10; see `gemfi.recipes`."""
-    own_recipe(method_name, name)  # says what there is, before data is read
-    return make_spec(name, method_name, task or find_task(name), recipe="own")
-
-
 def make_spec(
     name: str,
     method_name: str,
     task: Task,
     *,
-    recipe: RecipeName = "matched",
+    recipe: Recipe | None = None,
     backbone: str | None = None,
     options: Sequence[str] = (),
     preset: str | None = None,
@@ -67,7 +79,7 @@ def make_spec(
         name: of the task.
         method_name: a name in `METHODS`.
         task: the task, whose training samples decide what the recipe leaves open.
-        recipe: `matched`, one for all methods, or the method's `own`.
+        recipe: what to begin with; None for the one of `matched_recipe`, the same for all methods.
         backbone: another backbone than the recipe's.
         options: texts `name=value` for the backbone.
         preset: a name in `gem_presets.presets()`, for gem-fi.
@@ -80,11 +92,7 @@ def make_spec(
         own: how the user's own data were read.
     """
     shape = tuple(task.train.x.shape[1:])
-    chosen = (
-        own_recipe(method_name, name)
-        if recipe == "own"
-        else matched_recipe(shape, name, len(task.train))
-    )
+    chosen = matched_recipe(shape, name, len(task.train)) if recipe is None else recipe
     given = dict(chosen.backbone_options)
     if backbone is not None and backbone != chosen.backbone:
         given = input_options(backbone, shape)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gemfi._config import differences
 from gemfi.detectors import DETECTORS
-from gemfi.differences import differences
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.folder import Run
 from gemfi.runs.sections import CLASSIFICATION, DETECTION

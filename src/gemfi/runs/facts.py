@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gemfi._config import described, differences, to_plain
 from gemfi.data import Split, Task
 from gemfi.data.columns import Columns
-from gemfi.differences import described, differences
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import CheckpointError, InputError
-from gemfi.normalisation import Normalisation
-from gemfi.plain import to_plain
 from gemfi.runs.spec import RunSpec
 from gemfi.training.fingerprint import data_digest
 

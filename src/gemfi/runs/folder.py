@@ -20,13 +20,12 @@ from typing import Any, Final
 
 import torch
 
+from gemfi._config import decode, described, differences, from_plain, to_plain
+from gemfi._files import to_json, write_atomically
 from gemfi.data import Task
-from gemfi.differences import described, differences
 from gemfi.errors import CheckpointError, InputError
-from gemfi.files import to_json, write_atomically
 from gemfi.methods.base import DataFacts
 from gemfi.model import Model
-from gemfi.plain import decode, from_plain, to_plain
 from gemfi.runs.facts import TaskFacts
 from gemfi.runs.record import Environment, environment
 from gemfi.runs.sections import check_section

@@ -10,13 +10,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi import metrics, scores
+from gemfi._config import to_plain
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
 from gemfi.detectors import ALL, DETECTORS, Detector, Observed, detector_names, observe
 from gemfi.detectors.base import BATCH
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.plain import to_plain
 from gemfi.runs.facts import SplitFacts
 
 

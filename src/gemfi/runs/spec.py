@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gemfi._config import from_plain, to_plain
 from gemfi.backbones import Blueprint, parameters
 from gemfi.data import TASKS, Task
+from gemfi.data.normalisation import Normalisation
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig, method
 from gemfi.model import Model, build_model
-from gemfi.normalisation import Normalisation
 from gemfi.outliers import NONE
-from gemfi.plain import from_plain, to_plain
 from gemfi.randomness import forked_generator
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig

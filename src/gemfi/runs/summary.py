@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gemfi._config import from_plain
 from gemfi.diagnostics import Health
 from gemfi.errors import CheckpointError, InputError
-from gemfi.plain import from_plain
 from gemfi.runs.folder import FILES, METRICS, Record, Run
 from gemfi.runs.sections import CLASSIFICATION, DETECTION
 from gemfi.runs.text import (

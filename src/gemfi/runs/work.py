@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from gemfi._config import to_plain
+from gemfi._files import to_json, write_atomically
 from gemfi.data import Split, Task
 from gemfi.data.registry.tasks import AGAINST
 from gemfi.detectors import detector_names
 from gemfi.diagnostics import Finding, diagnose
-from gemfi.files import to_json, write_atomically
-from gemfi.plain import to_plain
 from gemfi.runs.folder import (
     METRICS,
     SUMMARY,
@@ -31,7 +31,7 @@ from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
 from gemfi.training import fit
 from gemfi.training.checks import check_run
-from gemfi.training.folder import CHECKPOINT, alone_in
+from gemfi.training.folder import CHECKPOINT, lock_run_dir
 
 _REFERENCE = 5_000  # training inputs to which distances are measured: ranks need no more
 
@@ -63,7 +63,7 @@ def train_run(
     model = spec.build(task.num_classes, task.normalisation)
     check_run(model, task.train, task.validation, None, spec.train)  # before a file is written
     require_run_folder(folder)  # before the lock's file is in it
-    with alone_in(folder):
+    with lock_run_dir(folder):
         require_run_folder(folder)
         if fresh:
             clear(folder)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from gemfi._files import replacing, to_json
 from gemfi.data.readers.table import parquet_modules
 from gemfi.errors import InputError
-from gemfi.files import replacing, to_json
 from gemfi.scoring.rows import Column
 
 Write = Callable[[Sequence[Sequence[Any]]], None]

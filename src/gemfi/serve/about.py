@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from gemfi._config import to_plain
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
-from gemfi.plain import to_plain
 from gemfi.serve.answers import finite
 from gemfi.serve.formats import InputFormat
-from gemfi.style import method_label
 
 _FOLDERS: Final = re.compile(r"""(?<![^\s"'])[^\s"']*[\\/]""")  # looked for once a word
 
@@ -27,7 +26,7 @@ def about(
     return {
         "name": bundle.name,
         "method": info.method,
-        "title": method_label(info.method),
+        "title": head.info.label,
         "summary": head.info.summary,
         "paper": head.info.paper,
         "classes": list(info.class_names),

@@ -22,8 +22,8 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gemfi._files import to_json
 from gemfi.errors import InputError
-from gemfi.files import to_json
 from gemfi.serve.logs import log
 from gemfi.serve.problems import ProblemError
 from gemfi.serve.settings import Settings

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gemfi.files import to_json
+from gemfi._files import to_json
 from gemfi.serve.bodies import DisconnectedError
 from gemfi.serve.connections import Gate
 from gemfi.serve.gauges import METHODS, OTHER, Gauges

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from gemfi.files import to_json
+from gemfi._files import to_json
 
 LOGGER: Final = logging.getLogger("gemfi.serve")
 _FIELDS: Final = "gemfi_fields"

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import tyro
 
-from gemfi import checks
+from gemfi._config import check_int, check_number
 from gemfi.errors import InputError
 
 _WHOLE: Final = (
@@ -68,13 +68,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in _WHOLE:
-            checks.whole(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         for name in _SECONDS:
-            checks.number(name, getattr(self, name), above=0)
+            check_number(name, getattr(self, name), above=0)
         if self.max_bytes is not None:
-            checks.whole("max_bytes", self.max_bytes, 1)
-        checks.number("max_wait", self.max_wait, least=0)
-        checks.number("monitor_false_alarm", self.monitor_false_alarm, above=0, below=1)
+            check_int("max_bytes", self.max_bytes, 1)
+        check_number("max_wait", self.max_wait, least=0)
+        check_number("monitor_false_alarm", self.monitor_false_alarm, above=0, below=1)
         if self.max_queue < self.max_inputs:
             raise InputError(
                 f"max_queue={self.max_queue} is less than max_inputs={self.max_inputs}: a request "

@@ -17,10 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from gemfi.differences import described, differences
+from gemfi._config import described, differences
+from gemfi._files import CHECKSUM, UNSEALED, Seal, write_atomically
 from gemfi.errors import CheckpointError
-from gemfi.files import write_atomically
-from gemfi.sealed import CHECKSUM, UNSEALED, Seal
 
 REMEDY: Final = "delete it to start the run again"
 _FORMAT: Final = 3  # 1 had no augmentation and no normalisation; 2 no checksum and no threads

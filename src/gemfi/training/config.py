@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from gemfi import checks
+from gemfi._config import LATER, check_choice, check_int, check_number, check_seed
 from gemfi.data.augmentation import Augmentation
 from gemfi.errors import InputError
-from gemfi.plain import LATER
 
 Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["cosine", "one-cycle", "constant", "step", "exponential"]
@@ -69,24 +68,24 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            checks.whole(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         if self.checkpoint_steps is not None:
-            checks.whole("checkpoint_steps", self.checkpoint_steps, 1)
-        checks.number("learning_rate", self.learning_rate, above=0)
-        checks.number("clip_norm", self.clip_norm, above=0)
-        checks.number("weight_decay", self.weight_decay, 0)
-        checks.seed("seed", self.seed)
-        checks.choice("optimizer", self.optimizer, get_args(Optimizer))
-        checks.choice("schedule", self.schedule, get_args(Schedule))
-        checks.number("decay", self.decay, most=1, above=0)
+            check_int("checkpoint_steps", self.checkpoint_steps, 1)
+        check_number("learning_rate", self.learning_rate, above=0)
+        check_number("clip_norm", self.clip_norm, above=0)
+        check_number("weight_decay", self.weight_decay, 0)
+        check_seed("seed", self.seed)
+        check_choice("optimizer", self.optimizer, get_args(Optimizer))
+        check_choice("schedule", self.schedule, get_args(Schedule))
+        check_number("decay", self.decay, most=1, above=0)
         _check_milestones(self.milestones)
-        checks.choice("select", self.select, get_args(Select))
+        check_choice("select", self.select, get_args(Select))
         if self.patience is not None:
-            checks.whole("patience", self.patience, 1)
+            check_int("patience", self.patience, 1)
             if self.select != "best":
                 raise InputError('patience counts epochs since the best: set select="best" too')
         if self.stop_after is not None:
-            checks.whole("stop_after", self.stop_after, 1)
+            check_int("stop_after", self.stop_after, 1)
         if not isinstance(self.augmentation, Augmentation):
             raise InputError(
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "
@@ -125,7 +124,7 @@ def _check_milestones(milestones: object) -> None:
             f"milestones must be a tuple of fractions, such as (0.5, 0.75), got {milestones!r}"
         )
     for each in milestones:
-        checks.number("milestones", each, above=0, below=1)
+        check_number("milestones", each, above=0, below=1)
     if list(milestones) != sorted(set(milestones)):
         raise InputError(f"milestones must rise, got {milestones}")
 

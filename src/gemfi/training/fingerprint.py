@@ -11,7 +11,7 @@ from gemfi.backbones.frozen import is_frozen
 from gemfi.data import Split
 from gemfi.model import Model
 from gemfi.training.config import TrainConfig
-from gemfi.training.kept import weights_digest
+from gemfi.training.feature_cache import weights_digest
 from gemfi.training.step import TrainingStep
 from gemfi.training.weights import RowWeights
 

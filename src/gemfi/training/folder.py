@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gemfi import locks
+from gemfi._files import hold_lock
 from gemfi.errors import CheckpointError, InputError
 
 CHECKPOINT: Final = "checkpoint.safetensors"
@@ -16,7 +16,7 @@ LOCK: Final = ".lock"
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def lock_run_dir(folder: Path) -> Iterator[None]:
     """Keep others out of the folder of a run, which is created; a second one is refused."""
 
     def taken() -> None:
@@ -31,5 +31,5 @@ def alone_in(folder: Path) -> Iterator[None]:
             f"run_dir {folder} cannot be created: a file is in its place, or in that of a folder "
             "above it; give another one (--out, or GEMFI_RUNS)"
         ) from None
-    with locks.alone(folder / LOCK, taken):
+    with hold_lock(folder / LOCK, taken):
         yield

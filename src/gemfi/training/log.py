@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from gemfi._files import appending, to_json, write_atomically
 from gemfi.errors import CheckpointError
-from gemfi.files import appending, to_json, write_atomically
 
 _NUMBERS: Final = ("epoch", "loss", "learning_rate", "seconds")  # of the record of an epoch
 

@@ -18,6 +18,7 @@ from gemfi import spectral
 from gemfi.backbones.frozen import cannot_learn
 from gemfi.data import Split
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
+from gemfi.interrupt import graceful_interrupt
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
@@ -26,10 +27,7 @@ from gemfi.training import checkpoint, resuming
 from gemfi.training.batches import Features, batches_per_epoch
 from gemfi.training.checks import check_outliers, check_run
 from gemfi.training.config import TrainConfig
-from gemfi.training.fingerprint import fingerprint
-from gemfi.training.folder import CHECKPOINT, LOG, alone_in
-from gemfi.training.interrupt import graceful_interrupt
-from gemfi.training.kept import (
+from gemfi.training.feature_cache import (
     FOLDER,
     augmentation_notes,
     head_alone,
@@ -37,6 +35,8 @@ from gemfi.training.kept import (
     kept_features,
     usable_outliers,
 )
+from gemfi.training.fingerprint import fingerprint
+from gemfi.training.folder import CHECKPOINT, LOG, lock_run_dir
 from gemfi.training.log import RunLog
 from gemfi.training.members import MEMBER, mean_history, member_seed, members_notes
 from gemfi.training.optimizer import make_optimizer
@@ -87,7 +87,7 @@ def fit(
         run_dir: where checkpoint and log go.
         cache: of a frozen backbone, the folder of its features, which runs can share; None for
             `features` below `run_dir`, and for memory where there is none.
-        locked: the caller is inside `alone_in(run_dir)`; otherwise `fit` keeps others out itself.
+        locked: the caller is inside `lock_run_dir(run_dir)`; otherwise `fit` locks it itself.
         progress: a progress bar: yes, no, or (None) if standard error is a terminal.
         label: what the progress bar calls the run.
     """
@@ -97,7 +97,7 @@ def fit(
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
-        contextlib.nullcontext() if locked or run_dir is None else alone_in(Path(run_dir)),
+        contextlib.nullcontext() if locked or run_dir is None else lock_run_dir(Path(run_dir)),
         graceful_interrupt() as interrupted,
     ):
         splits = (train, validation, auxiliary)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import torch
 
+from gemfi._config import from_plain
 from gemfi.errors import InputError
-from gemfi.plain import from_plain
 from gemfi.training.config import TrainConfig
 
 _BARS: Final = "▁▂▃▄▅▆▇█"

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from gemfi import __version__
+from gemfi._files import try_lock
 from gemfi.data.registry import download, transfer
 from gemfi.data.registry.checksums import checksum_of
 from gemfi.data.registry.record import RemoteFile
 from gemfi.errors import InputError
-from gemfi.locks import try_lock
 from support.downloads import (
     BODY,
     DEADLINE,

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from gemfi._files import write_atomically
 from gemfi.data import DATA_SETS, Role, Task, load_split, registered_task
+from gemfi.data.normalisation import Normalisation
 from gemfi.data.registry import AGAINST
 from gemfi.data.registry.load import find_form, read_part
 from gemfi.data.registry.tiny_imagenet import CIFAR10_CLASSES
 from gemfi.data.registry.verify import State, verify
 from gemfi.errors import MissingDataError
-from gemfi.files import write_atomically
-from gemfi.normalisation import Normalisation
 
 
 def digest(*tensors: torch.Tensor) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gemfi import checks
+from gemfi._config import check_int
 from gemfi.data.corruptions.cifar10 import CORRUPTIONS_CIFAR
 from gemfi.data.corruptions.mnist_c import CORRUPTIONS_MNIST
 from gemfi.data.corruptions.record import Constants, Corruption, quantised
@@ -60,7 +60,7 @@ def corrupt(
     corruption = find_corruption(name, family)
     constants = _constants(corruption, severity, family)
     check_images(images, family)
-    checks.whole("first", first, 0)
+    check_int("first", first, 0)
     stream = zlib.crc32(f"{family}/{name}".encode()), severity or 0
     generator(seed, *stream)  # a bad seed is an error even where no image is drawn
     pixels = images.detach().cpu().numpy()

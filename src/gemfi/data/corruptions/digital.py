@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
+from gemfi._files import require_module
 from gemfi.data.corruptions.record import Constants, Floats, Rngs, quantised, stacked
 from gemfi.data.corruptions.sampling import bilinear
-from gemfi.extras import require_module
 
 
 def brightness(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from torch import Tensor
 from tqdm import tqdm
 
+from gemfi._files import write_atomically
 from gemfi.data.corruptions.apply import (
     FAMILIES,
     SEVERITIES,
@@ -20,7 +21,6 @@ from gemfi.data.corruptions.apply import (
     find_corruption,
 )
 from gemfi.errors import InputError
-from gemfi.files import write_atomically
 
 PART = 1000  # images between two steps of the progress bar
 

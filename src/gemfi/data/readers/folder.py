@@ -21,9 +21,9 @@ from typing import IO, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gemfi._files import require_module
 from gemfi.data.readers import base
 from gemfi.errors import InputError
-from gemfi.extras import require_module
 
 Mode = Literal["RGB", "L"]
 Filter = Literal["lanczos", "box"]

@@ -21,10 +21,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from gemfi._files import require_module
 from gemfi.data.columns import Cells, is_missing, to_number
 from gemfi.data.readers import base
 from gemfi.errors import InputError
-from gemfi.extras import require_module
 
 _SAFE_PYARROW: Final = (14, 0, 1)  # before it, a parquet file could make pyarrow unpickle
 _FEW: Final = 0.1  # a smaller share of text among numbers is a mistake, and no category

@@ -26,8 +26,8 @@ from typing import IO, Any, Final, Self
 
 from tqdm import tqdm
 
+from gemfi._files import named, sync_folder, to_json, write_atomically
 from gemfi.errors import InputError
-from gemfi.files import named, sync_folder, to_json, write_atomically
 
 MAX_BYTES: Final = 8 * 2**30
 """What an archive may unpack to."""

@@ -22,10 +22,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from gemfi._files import write_atomically
 from gemfi.data.readers import Pictures
 from gemfi.data.registry.record import Form
 from gemfi.errors import InputError
-from gemfi.files import write_atomically
 
 _VERSION = 2
 """Raise it when a reader gives other pixels for the same file, or the cache file has other keys."""

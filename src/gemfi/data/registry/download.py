@@ -2,7 +2,7 @@
 
 While it is fetched, `a/b.gz` is `a/b.gz.part`, with `a/b.gz.part.meta` that says which version of
 the file it is a part of, so that no two versions are ever joined. An empty `a/.b.gz.lock` stays
-behind (see `gemfi.locks`).
+behind (see `gemfi._files`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from gemfi._files import hold_lock
 from gemfi.data.registry.archives import read_manifest, unpack
 from gemfi.data.registry.checksums import difference
 from gemfi.data.registry.record import RemoteFile
 from gemfi.data.registry.transfer import Transfer
 from gemfi.errors import InputError
-from gemfi.locks import alone
 
 TIMEOUT: Final = 30.0  # seconds
 PAUSES: Final = (1.0, 4.0)  # seconds
@@ -86,7 +86,7 @@ def fetch_file(
         if progress is not False:
             print(f"waiting for another process to fetch {target.name}", file=sys.stderr)
 
-    with alone(target.with_name(f".{target.name}.lock"), waiting):
+    with hold_lock(target.with_name(f".{target.name}.lock"), waiting):
         download = Transfer(remote, url, target, show=show, timeout=timeout)
         return find() or _bring(download, remote, root, target, pauses)  # it may have come
 

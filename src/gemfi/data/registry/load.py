@@ -12,13 +12,13 @@ from typing import Final
 
 import torch
 
+from gemfi._files import DATA_VARIABLE, data_root
 from gemfi.data.readers import Pictures
 from gemfi.data.registry.cache import read_cached
 from gemfi.data.registry.record import DataSet, Form, Part
 from gemfi.data.registry.sets import DATA_SETS
 from gemfi.data.splits import CARVED_ROLES, Role, Split
 from gemfi.errors import InputError, MissingDataError, RoleError
-from gemfi.places import DATA_VARIABLE, data_root
 
 SPLIT_SEED: Final = 0
 """Of the carving; not the seed of a run."""

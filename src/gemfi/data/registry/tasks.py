@@ -9,12 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from gemfi._files import data_root
+from gemfi.data.normalisation import Normalisation
 from gemfi.data.registry.load import data_set, find_form, load_split, missing
 from gemfi.data.splits import Role, Split
 from gemfi.data.task import Task
 from gemfi.errors import InputError
-from gemfi.normalisation import Normalisation
-from gemfi.places import data_root
 
 
 @dataclass(frozen=True)

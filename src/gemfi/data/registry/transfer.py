@@ -15,12 +15,12 @@ from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+from gemfi._files import named, sync_folder, to_json, write_atomically
 from gemfi._version import __version__
 from gemfi.data.registry.archives import byte_bar
 from gemfi.data.registry.checksums import difference
 from gemfi.data.registry.record import RemoteFile
 from gemfi.errors import DownloadError, InputError
-from gemfi.files import named, sync_folder, to_json, write_atomically
 
 _CHUNK: Final = 2**18
 _CONTENT_RANGE: Final = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")

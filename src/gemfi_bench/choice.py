@@ -1,0 +1,79 @@
+"""Which score of a row OOD-validation data choose, so that every method is seen at its best.
+
+A method names its epistemic score beforehand; another of its scores may serve better on some data.
+Nothing of the OOD test sets takes part in the choice.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gemfi.scores import score_label
+from gemfi_bench.grid import MAIN
+from gemfi_bench.record_file import RunRecord
+from gemfi_bench.results import Results
+from gemfi_bench.style import detector_label
+from gemfi_bench.unavailable import Unavailable
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A score or detector of a row.
+
+    Attributes:
+        name: of it.
+        aurocs: key of a run -> its AUROC, averaged over the OOD-validation sets.
+        among: how many there were to choose from.
+        detector: whether it is a detector.
+    """
+
+    name: str
+    aurocs: Mapping[str, float]
+    among: int
+    detector: bool
+
+    @property
+    def label(self) -> str:
+        """As tables and claims call it."""
+        return detector_label(self.name) if self.detector else score_label(self.name)
+
+
+def chosen(results: Results, row: str, group: str = MAIN, *, detector: bool = False) -> Choice:
+    """The one of the highest mean AUROC over the runs of a row and the OOD-validation sets.
+
+    Scores that a run lacks on one of the sets are out of the choice; of equal ones the first in the
+    order of `SCORES` is taken.
+
+    Args:
+        results: of the bench.
+        row: of the grid.
+        group: of the grid.
+        detector: choose among post-hoc detectors in place of scores.
+    """
+    runs = results.runs(row, group)
+    if not runs:
+        raise Unavailable(f"no runs of {row}")
+    found = [_aurocs(run, "by_detector" if detector else "by_score") for run in runs]
+    names = [name for name in found[0] if all(name in each for each in found)]
+    if not names:
+        kind = "detector" if detector else "score"
+        raise Unavailable(f"the runs of {row} have no {kind} on OOD-validation data")
+    for run in runs:
+        results.use(run)
+    best = max(names, key=lambda name: statistics.fmean(each[name] for each in found))
+    aurocs = {run.key: each[best] for run, each in zip(runs, found, strict=True)}
+    return Choice(best, aurocs, len(names), detector)
+
+
+def _aurocs(run: RunRecord, section: str) -> dict[str, float]:
+    """The mean over the OOD-validation sets, of what is defined on each of them."""
+    sets: list[Mapping[str, Any]] = [
+        each.get(section, {}) for each in run.numbers.get("ood_validation", {}).values()
+    ]
+    if not sets:
+        return {}
+    values = {name: [each.get(name, {}).get("auroc") for each in sets] for name in sets[0]}
+    return {name: statistics.fmean(each) for name, each in values.items() if None not in each}

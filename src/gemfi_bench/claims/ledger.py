@@ -1,0 +1,123 @@
+"""Claims, and how they are judged.
+
+A claim has one test or more, each a difference with its interval. It is supported if all of its
+tests are, refuted if one of them is, and undecided otherwise. Runs are paired by their seeds; below
+three seeds a test is undecided, whatever its interval over samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from gemfi_bench.results import Results
+from gemfi_bench.statistics import Difference, Outcome
+from gemfi_bench.unavailable import Unavailable
+
+_FORMS: Final = ((0.1, ".2f"), (0.001, ".4f"))  # from which size on a number is written so
+_TINY: Final = ".1e"
+
+RULE: Final = (
+    "A claim is supported if all of its tests are, refuted if one of them is, and undecided "
+    "otherwise. A test on fewer than three seeds is undecided; costs count turns and not seeds. "
+    "Each test stands alone: one interval in twenty or so misses the true value, and nothing "
+    "corrects for their number."
+)
+
+OURS: Final = "ours"
+"""Where a claim stands that is not the paper's."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """One statistic of a claim.
+
+    Attributes:
+        what: is compared, in words.
+        difference: with its interval.
+        verdict: on what the claim says of it.
+        keys: of the runs that it comes from.
+        ratio: whether it is no difference but a ratio, which has no sign.
+    """
+
+    what: str
+    difference: Difference
+    verdict: Outcome
+    keys: tuple[str, ...] = ()
+    ratio: bool = False
+
+    def shown(self) -> tuple[str, str]:
+        """Its estimate and its interval in words, with more digits where all numbers are small."""
+        interval = self.difference.interval
+        ends = [] if interval is None else [interval.low, interval.high]
+        numbers = [self.difference.estimate, *ends]
+        largest = max(map(abs, numbers)) or 1.0  # a plain 0 needs no digits
+        form = next((form for least, form in _FORMS if largest >= least), _TINY)
+        sign = "" if self.ratio else "+"
+        estimate, *shown = (f"{each:{sign}{form}}" for each in numbers)
+        return estimate, f"[{', '.join(shown)}]" if shown else "no interval"
+
+
+Tests = Callable[[Results], Sequence[Test]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What somebody says, and what would refute it.
+
+    Attributes:
+        name: short and unique.
+        text: the claim, in our words.
+        where: in the paper, or `ours`.
+        statistic: what is tested, in words.
+        tests: the tests on records; `Unavailable` where they cannot be made.
+    """
+
+    name: str
+    text: str
+    where: str
+    statistic: str
+    tests: Tests
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on a claim.
+
+    Attributes:
+        claim: which one.
+        outcome: `not tested` where the records do not allow it.
+        tests: those that were made.
+        reason: why it was not tested.
+    """
+
+    claim: Claim
+    outcome: Outcome | Literal["not tested"]
+    tests: tuple[Test, ...] = ()
+    reason: str = ""
+
+    @property
+    def few_seeds(self) -> bool:
+        """Whether a test had too few seeds to decide anything."""
+        return any(each.difference.few_seeds for each in self.tests)
+
+
+def ledger(results: Results, claims: Iterable[Claim]) -> list[Finding]:
+    """Judge claims by records."""
+    return [judge(results, claim) for claim in claims]
+
+
+def judge(results: Results, claim: Claim) -> Finding:
+    """Judge one claim."""
+    try:
+        tests = tuple(claim.tests(results))
+    except Unavailable as reason:
+        return Finding(claim, "not tested", reason=str(reason))
+    outcomes = [each.verdict for each in tests]
+    outcome: Outcome = "undecided"
+    if "refuted" in outcomes:
+        outcome = "refuted"
+    elif set(outcomes) == {"supported"}:
+        outcome = "supported"
+    return Finding(claim, outcome, tests)

@@ -1,0 +1,391 @@
+"""Ours beside theirs: each published number that a protocol has a counterpart for.
+
+The convention is that under which the paper's number was really computed; a number that cannot be,
+or is doubtful, carries the finding of the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gemfi.scores import score_label
+from gemfi_bench.audit import Flag, audit
+from gemfi_bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
+from gemfi_bench.published import PAIRS, PUBLISHED, Key, Pair, Published
+from gemfi_bench.results import (
+    Pick,
+    Results,
+    data_title,
+    mean_of,
+    of_detector,
+    of_set,
+    of_shift,
+    of_test,
+)
+from gemfi_bench.table import Cell, Column, Row, Table, Value
+from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN, is_here
+from gemfi_bench.tables.hyper_parameters import SETTING_LABELS
+from gemfi_bench.tables.labels import OF_PROBABILITY, published_label
+
+_DATA: Final = {"mnist": "mnist", "cifar10": "cifar10", "cifar10-frozen": "cifar10"}
+"""Task -> the data set of the paper that it stands for."""
+
+_SETS: Final = {"fmnist": "fashion-mnist", "tinyimagenet": "tiny-imagenet"}
+"""OOD set of the paper -> its name here, where that differs."""
+
+_PAPERS: Final = {here: there for there, here in _SETS.items()}
+
+_INSTEAD: Final = {"tiny-imagenet": "tiny-imagenet-178"}
+"""OOD set of the paper, by its name here -> what runs have in its place."""
+
+_TITLES: Final = {
+    "table2": "OOD detection, AUPR",
+    "table2b": "OOD detection, AUROC",
+    "table3": "classification and calibration",
+    "ood_aupr_auroc": "GEM-FI by score",
+    "shift_detection_corruptions": "corruption shift, AUPR",
+    "table13-cifar10": "against temperature scaling",
+    "table5": "ablation",
+    "lambda_fi_appendix": "sensitivity to λ_FI",
+    "lambda_kl_appendix": "sensitivity to λ_KL",
+    "gemfi_k_cifar": "number of heads",
+    "fair_vos_appendix": "virtual outliers for all",
+    "vos_replace_appendix": "VOS against noise",
+    "rho_one_appendix": "ρ = 1",
+}
+
+_SETTINGS: Final = (
+    "The GEM rows have this project's settings, and their epistemic score is the unfamiliarity; "
+    "the paper's is α0. Its own settings are the rows of the ablation (table5)."
+)
+_AROUND: Final = "What is varied is varied around this project's settings, not the paper's."
+_OF_OURS: Final[Mapping[str, tuple[str, ...]]] = {
+    "table2": (_SETTINGS,),
+    "table2b": (_SETTINGS,),
+    "table13-cifar10": (_SETTINGS,),
+    "lambda_fi_appendix": (_AROUND,),
+    "lambda_kl_appendix": (_AROUND,),
+    "gemfi_k_cifar": (_AROUND,),
+    "fair_vos_appendix": (_AROUND,),
+    "vos_replace_appendix": (_AROUND,),
+    "rho_one_appendix": (_AROUND,),
+}
+"""Table -> what else is to be known of our numbers beside it."""
+
+_METRICS: Final = {
+    "aupr_id": "AUPR",
+    "auroc": "AUROC",
+    "aupr_correct": "AUPR of right predictions",
+    "brier": "Brier",
+    "ece": "ECE",
+    "mean_auroc": "mean AUROC",
+}
+"""Metrics in the columns of the paper's tables, in words."""
+
+Flags = Mapping[Key, tuple[Flag, ...]]
+NO_COUNTERPART: Final = "no counterpart"
+NO_NUMBER: Final = "no number"
+NO_CORRUPTIONS: Final = "no corruptions here"
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """What of ours stands beside a published number.
+
+    Attributes:
+        group: of the grid.
+        row: of the group.
+        pick: the number of a run.
+        sets: OOD sets that it is of; none for a number of ID data.
+    """
+
+    group: str
+    row: str
+    pick: Pick
+    sets: tuple[str, ...] = ()
+
+
+def comparisons(results: Results) -> list[Table]:
+    """A table for each of the paper's that has counterparts here, then the audit of them all."""
+    data, flags = _DATA.get(results.protocol.task), audit()
+    tables = []
+    for label, title in _TITLES.items():
+        entries = [e for e in PUBLISHED if e.label == label and _data_of(e) == data]
+        if entries:
+            tables.append(_table(results, label, title, entries, flags))
+    return [*tables, audit_table(flags)]
+
+
+def audit_table(flags: Flags) -> Table:
+    """Every published number with a flag."""
+    rows = [
+        Row(
+            name=_label(entry.row),
+            cells=(entry.label, entry.column, _theirs(entry), flag.severity, flag.reason),
+            method=entry.row,
+        )
+        for entry in PUBLISHED
+        for flag in flags.get(entry.key, ())
+    ]
+    return Table(
+        label="published-audit",
+        title="Published numbers that cannot be, or are doubtful",
+        columns=(
+            Column("Table"),
+            Column("Column"),
+            Column("Printed", marked=False),
+            Column("Severity"),
+            Column("Why"),
+        ),
+        rows=tuple(rows),
+        stub="Row",
+        notes=(
+            "Impossible: by rules that any number of that kind must obey.",
+            "Suspicious: by such rules, or by what is known of the released code.",
+        ),
+    )
+
+
+def _table(
+    results: Results, label: str, title: str, entries: list[Published], flags: Flags
+) -> Table:
+    rows = []
+    for printed in entries:
+        entry = _localised(results, printed)
+        found = flags.get(printed.key, ())
+        theirs = _theirs(entry, "; ".join(f"{each.severity}: {each.reason}" for each in found))
+        ours = _ours(results, entry)
+        cells: tuple[Cell, ...] = (_what(entry), ours, theirs, entry.convention)
+        rows.append(Row(_label(entry.row), cells, method=entry.row))
+    positive = "corrupted" if label == "shift_detection_corruptions" else "ID"
+    return Table(
+        label=f"published-{label}",
+        title=f"Ours and the paper's: {title}",
+        columns=(
+            Column("What"),
+            Column("Ours", marked=False),
+            Column("The paper's", marked=False),
+            Column("The paper's convention"),
+        ),
+        rows=tuple(rows),
+        stub="Row",
+        notes=(
+            "Budget, network and sets differ from the paper's.",
+            (
+                f"Ours: AUPR is average precision with {positive} positive, Brier the sum over "
+                "classes ×100. A number without ± is of one run."
+            ),
+            "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
+            *_OF_OURS.get(label, ()),
+            *_sizes(results, entries),
+            *results.caveats(_sets_of(results, entries)),
+            *results.protocol.notes,
+        ),
+    )
+
+
+def _what(entry: Published) -> str:
+    """The column of a number in words: `SVHN: epistemic`."""
+    return ": ".join(map(_word, entry.column.split("/")))
+
+
+def _word(part: str) -> str:
+    if ">" in part:
+        name = part.partition(">")[2]
+        return "corrupted" if name.endswith("-c") else data_title(_SETS.get(name, name))
+    return f"severity {part}" if part.isdigit() else _METRICS.get(part, score_label(part))
+
+
+def _sizes(results: Results, entries: list[Published]) -> list[str]:
+    """Of sets of other sizes than the paper's: how many, and what that does to AUPR.
+
+    A constant score has the share of ID inputs as AUPR, so that a number of ours above one of
+    theirs may be no better.
+    """
+    known, found = results.sizes, []
+    for pair, theirs in PAIRS.items():
+        name = _name_here(results, pair.partition(">")[2])
+        ours = Pair(known.get("test", 0), known.get(name, 0))
+        metrics = {e.metric for e in entries if pair in (e.row, e.column.partition("/")[0])}
+        if not metrics or not ours.n_id or not ours.n_ood or ours == theirs:
+            continue
+        text = f"{data_title(name)}: ours are {ours.n_ood:,} images beside {ours.n_id:,} ID ones, "
+        text += f"the paper's {theirs.n_ood:,} beside {theirs.n_id:,}"
+        if "aupr_id" in metrics:
+            shares = (100 * each.base_rate_id for each in (ours, theirs))
+            here, there = (f"{share:.1f}" for share in shares)
+            text += f"; AUPRs do not compare: a constant score has {here} here, {there} there"
+        found.append(f"{text}.")
+    return found
+
+
+def _theirs(entry: Published, flag: str = "") -> Value:
+    return Value(entry.mean, entry.std, n=5 if entry.std is not None else 1, flag=flag or None)
+
+
+def _ours(results: Results, entry: Published) -> Cell:
+    """The number of ours, or why there is none."""
+    found = _COUNTERPARTS[entry.label](entry)
+    if found is None:
+        return NO_COUNTERPART
+    runs = results.runs(found.row, found.group)
+    for name in found.sets:
+        if results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
+            return DATA_ABSENT
+    if not runs:
+        return NOT_RUN
+    if entry.label == "shift_detection_corruptions" and not results.protocol.shift.corruptions:
+        return NO_CORRUPTIONS
+    value = results.value(found.row, found.pick, found.group)
+    return NO_NUMBER if value is None else value
+
+
+def _label(row: str) -> str:
+    """A row of the paper's tables; sets and pairs of them by their own names."""
+    if row in SETTING_LABELS:
+        return SETTING_LABELS[row]
+    known = published_label(row)
+    if known != row:
+        return known
+    return " → ".join(data_title(_SETS.get(name, name)) for name in row.split(">"))
+
+
+def _localised(results: Results, entry: Published) -> Published:
+    """A published number with its OOD set by the name that it has in these results."""
+    name = _set_of(entry)
+    if name is None:
+        return entry
+    there, here = f">{_PAPERS.get(name, name)}", f">{_name_here(results, name)}"
+    return replace(
+        entry, row=entry.row.replace(there, here), column=entry.column.replace(there, here)
+    )
+
+
+def _name_here(results: Results, name: str) -> str:
+    """The name of an OOD set of the paper in these results."""
+    known = _SETS.get(name, name)
+    instead = _INSTEAD.get(known, known)
+    return instead if instead in results.ood_sets else known
+
+
+def _sets_of(results: Results, entries: list[Published]) -> list[str]:
+    """The OOD sets of published numbers, by their names in these results."""
+    names = (_set_of(each) for each in entries)
+    return list(dict.fromkeys(_name_here(results, name) for name in names if name is not None))
+
+
+# -- counterparts ---------------------------------------------------------------------------------
+
+
+def _data_of(entry: Published) -> str:
+    """The data set that a number is of; tables without one in their columns are on CIFAR-10."""
+    for text in (entry.column, entry.row):
+        if ">" in text:
+            return text.partition(">")[0]
+    return "cifar10"
+
+
+def _set_of(entry: Published) -> str | None:
+    """The OOD set of a number, by its name here; None for ID data and corruptions."""
+    for text in (entry.column, entry.row):
+        if ">" in text:
+            name = text.partition(">")[2].partition("/")[0]
+            return None if name.endswith("-c") else _SETS.get(name, name)
+    return None
+
+
+def _row_of(name: str) -> tuple[str, str | None]:
+    """The row of ours, and the detector if it is one on the softmax runs."""
+    return ("softmax", name) if name in ("maxp", "lts", "temperature") else (name, None)
+
+
+def _detection(metric: str, group: str = MAIN) -> Callable[[Published], Counterpart | None]:
+    """OOD detection, and beside it accuracy and error detection, as the paper's tables mix them."""
+
+    def counterpart(entry: Published) -> Counterpart | None:
+        row, detector = _row_of(_value(entry.row) if group in (FISHER, KL) else entry.row)
+        name = _set_of(entry)
+        if name is None:
+            return Counterpart(group, row, of_test(entry.metric))
+        kind = entry.column.rpartition("/")[2]
+        if detector is None:
+            return Counterpart(group, row, of_set(name, kind, metric), (name,))
+        if kind != ("aleatoric" if detector in OF_PROBABILITY else "epistemic"):
+            return None  # its one score is of the other kind
+        return Counterpart(group, row, of_detector(name, detector, metric), (name,))
+
+    return counterpart
+
+
+def _value(text: str) -> str:
+    return f"{float(text):g}"
+
+
+def _classification(entry: Published) -> Counterpart | None:
+    row, _ = _row_of(entry.row)
+    if entry.row == "lts":
+        return None  # it scores, and classifies as softmax does
+    return Counterpart(MAIN, row, of_test(entry.metric))
+
+
+def _scaled(entry: Published) -> Counterpart | None:
+    if entry.row == "temperature":
+        return None  # in the table of temperature scaling
+    if entry.column == "mean_auroc":
+        sets = ("svhn", "cifar100")
+        pick = mean_of([of_set(name, "epistemic", "auroc") for name in sets])
+        return Counterpart(MAIN, entry.row, pick, sets)
+    return Counterpart(MAIN, entry.row, of_test(entry.metric))
+
+
+def _by_score(entry: Published) -> Counterpart | None:
+    name = _set_of(entry)
+    if name is None or entry.column == "accuracy":
+        return Counterpart(MAIN, "gem-fi", of_test("accuracy"))
+    score, _, metric = entry.column.partition("/")
+    return Counterpart(MAIN, "gem-fi", of_set(name, score, metric), (name,))
+
+
+def _shift(entry: Published) -> Counterpart | None:
+    row, _ = _row_of(entry.row)
+    severity = entry.column.rpartition("/")[2]
+    level = int(severity) if severity.isdigit() else None
+    return Counterpart(MAIN, row, of_shift(level, "aleatoric", "aupr_ood"))
+
+
+def _outliers(entry: Published) -> Counterpart | None:
+    rows = {"gem-fi": "gem-fi+vos", "gem-fi-without-vos": "gem-fi+none"}
+    kind, name = entry.column.rpartition("/")[2], _set_of(entry)
+    row = rows.get(entry.row, entry.row)
+    if name is None:
+        return None
+    return Counterpart(OUTLIERS, row, of_set(name, kind, "aupr_id"), (name,))
+
+
+def _scaler(entry: Published) -> Counterpart | None:
+    kind, name = entry.column.rpartition("/")[2], _set_of(entry)
+    if name is None:
+        return None
+    if kind == "epistemic":
+        kind = "bare_evidence" if entry.row.endswith("without-rho") else "evidence"
+    return Counterpart(MAIN, "gem-fi", of_set(name, kind, "aupr_id"), (name,))
+
+
+_COUNTERPARTS: Final[Mapping[str, Callable[[Published], Counterpart | None]]] = {
+    "table2": _detection("aupr_id"),
+    "table2b": _detection("auroc"),
+    "table3": _classification,
+    "ood_aupr_auroc": _by_score,
+    "shift_detection_corruptions": _shift,
+    "table13-cifar10": _scaled,
+    "table5": _detection("aupr_id", ABLATION),
+    "lambda_fi_appendix": _detection("aupr_id", FISHER),
+    "lambda_kl_appendix": _detection("aupr_id", KL),
+    "gemfi_k_cifar": _detection("aupr_id", COMPONENTS),
+    "fair_vos_appendix": _outliers,
+    "vos_replace_appendix": _outliers,
+    "rho_one_appendix": _scaler,
+}
+"""Table of the paper -> what of ours stands beside one of its numbers."""

@@ -1,0 +1,322 @@
+"""The toys: two moons (the paper's Fig. 1) and the line (its Fig. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import ListedColormap, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from gemfi import scores
+from gemfi._drawing import INK, MUTED
+from gemfi.belief import Belief
+from gemfi.data import line_probability
+from gemfi.data.toys import LINE_GAP, LINE_SUPPORT
+from gemfi_bench.demo.runner import Run
+from gemfi_bench.demo.table import aurocs
+from gemfi_bench.style import KEPT, PART_COLORS, SHOWN, method_color, method_label
+
+Floats = npt.NDArray[np.float64]
+RunScore = Callable[[Run, Belief], Tensor]
+
+_X, _Y, _STEPS = (-2.7, 4.4), (-2.45, 2.9), 181
+_LINE_X = (-6.0, 6.0)
+_EMPTY = "#e9ecf0"  # where there are no data
+# Perceptually uniform; without its darkest tenth, which would be plain black.
+_CMAP = ListedColormap(colormaps["magma"](np.linspace(0.12, 0.98, 256)))
+_CLASS_STYLES = (("o", "#ffffff"), ("^", "#7fd0ff"))  # marker and colour, on dark ground
+_STROKE = withStroke(linewidth=2.2, foreground=INK)
+_OUTSIDE = ("D", "#12d6b0")
+
+
+def relative_evidence(run: Run, belief: Belief) -> Tensor:
+    """How much evidence is missing, in powers of ten, against the method's median test input.
+
+    Evidence has another unit in each method (a prior, a clip, a density scaler), so only its
+    ratio to what a method has on familiar inputs can be compared. The ranking does not change.
+    """
+    typical = scores.evidence(run.evaluation.belief).median()
+    return (scores.evidence(belief) - typical) / log(10)
+
+
+def keeping(percent: int, values: Tensor) -> float:
+    """The lowest of the values (N,) that at least `percent` of them do not exceed, as in FPR95."""
+    rank = -(-percent * len(values) // 100)  # rounded up, in integers
+    return float(values.sort().values[rank - 1])
+
+
+def _aurocs(run: Run, score: scores.Score) -> str:
+    return ", ".join(f"{name} {value}" for name, value in aurocs(run, score).items())
+
+
+def _power(exponent: float) -> str:
+    """A power of ten, for an axis."""
+    return "1" if round(exponent) == 0 else f"$10^{{{exponent:.0f}}}$"
+
+
+# -- two moons ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _View:
+    """A column of the figure: the score that ranks, and how it is shown."""
+
+    title: str
+    unit: str
+    short_unit: str
+    ranking: scores.Score
+    score: RunScore
+    limits: tuple[float, float]
+    ticks: Sequence[float]
+    tick_labels: Sequence[str]
+
+
+def two_moons(runs: Sequence[Run]) -> Figure:
+    """A row a method: entropy and evidence over the plane, brighter is more uncertain."""
+    figure = Figure(figsize=(8.0, 0.9 + 3.05 * len(runs)), layout="constrained")
+    axes = figure.subplots(len(runs), 2, sharex=True, sharey=True, squeeze=False)
+    for column, (view, drawn) in enumerate(_maps(runs, axes)):
+        bar = figure.colorbar(drawn, ax=axes[:, column], location="bottom", aspect=32, pad=0.02)
+        _label_bar(bar, view, view.unit)
+        axes[0, column].set_title(view.title, pad=8)
+    for row, run in enumerate(runs):
+        axes[row, 0].set_ylabel(method_label(run.plan.method), fontsize=11, fontweight="bold")
+    figure.legend(
+        handles=_moons_legend(runs[0]), loc="outside upper center", ncols=4, handletextpad=0.3
+    )
+    return figure
+
+
+def two_moons_across(runs: Sequence[Run], width: float) -> Figure:
+    """The same with a column a method, for a page: entropy above, evidence below.
+
+    Args:
+        runs: one a method.
+        width: of the figure, in inches.
+    """
+    panel = (width - 1.1) / len(runs)
+    height = 0.62 + 2 * panel * (_Y[1] - _Y[0]) / (_X[1] - _X[0])
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(2, len(runs), sharex=True, sharey=True, squeeze=False)
+    for row, (view, drawn) in enumerate(_maps(runs, axes.T)):
+        bar = figure.colorbar(drawn, ax=axes[row, :], location="right", aspect=18, pad=0.01)
+        _label_bar(bar, view, view.short_unit)
+        axes[row, 0].set_ylabel(view.title, fontsize=8.5, fontweight="bold")
+    for panel, run in zip(axes[0], runs, strict=True):
+        panel.set_title(method_label(run.plan.method))
+    figure.legend(
+        handles=_moons_legend(runs[0]), loc="outside lower center", ncols=4, handletextpad=0.3
+    )
+    return figure
+
+
+def _maps(runs: Sequence[Run], axes: npt.NDArray[Any]) -> Iterator[tuple[_View, AxesImage]]:
+    """Draw entropy, then evidence, of every method on axes (methods, 2)."""
+    x, y = np.linspace(*_X, _STEPS), np.linspace(*_Y, _STEPS)
+    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    beliefs = [run.model.predict(torch.from_numpy(points).float(), 8192) for run in runs]
+    for panels, view in zip(axes.T, (_entropy_view(), _evidence_view(runs)), strict=True):
+        for panel, run, belief in zip(panels, runs, beliefs, strict=True):
+            values = view.score(run, belief).reshape(_STEPS, _STEPS).numpy()
+            drawn = _plane(panel, run, view, (x, y, values))
+        yield view, drawn
+
+
+def _label_bar(bar: Colorbar, view: _View, unit: str) -> None:
+    bar.set_ticks(list(view.ticks), labels=list(view.tick_labels))
+    bar.set_label(unit)
+    bar.outline.set_visible(False)
+
+
+def _entropy_view() -> _View:
+    ticks = [0.0, 0.2, 0.4, 0.6]
+    return _View(
+        title="Predictive entropy",
+        unit="entropy of p, in nats",
+        short_unit="nats",
+        ranking=scores.entropy,
+        score=lambda _, belief: scores.entropy(belief),
+        limits=(0.0, log(2)),
+        ticks=ticks,
+        tick_labels=[f"{tick:g}" for tick in ticks],
+    )
+
+
+def _evidence_view(runs: Sequence[Run]) -> _View:
+    """Colours from the least to the most that test and OOD data reach, 1 % of them left out."""
+    low, high = 0.0, 1.0
+    for run in runs:
+        for belief in (run.evaluation.belief, *run.evaluation.ood_beliefs.values()):
+            values = relative_evidence(run, belief)
+            low = min(low, float(values.quantile(0.01)))
+            high = max(high, float(values.quantile(0.99)))
+    step = 2 if high - low > 4 else 1
+    ticks = np.arange(np.ceil(low / step) * step, high + 0.01, step)
+    return _View(
+        title="Total evidence",
+        unit="evidence, relative to a typical test point",
+        short_unit="relative evidence",
+        ranking=scores.evidence,
+        score=relative_evidence,
+        limits=(low, high),
+        ticks=list(ticks),
+        tick_labels=[_power(-tick) for tick in ticks],
+    )
+
+
+def _plane(axes: Axes, run: Run, view: _View, grid: tuple[Floats, Floats, Floats]) -> AxesImage:
+    x, y, values = grid
+    drawn = axes.imshow(
+        values, cmap=_CMAP, vmin=view.limits[0], vmax=view.limits[1],
+        extent=(*_X, *_Y), origin="lower", interpolation="bicubic",
+    )  # fmt: skip
+    threshold = keeping(KEPT, view.score(run, run.evaluation.belief))
+    if values.min() < threshold < values.max():
+        edge = axes.contour(x, y, values, levels=[threshold], colors="white", linewidths=1.1)
+        edge.set_path_effects([_STROKE])
+    _points(axes, run)
+    axes.text(
+        0.03, 0.04, f"AUROC: {_aurocs(run, view.ranking)}", transform=axes.transAxes,
+        bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "alpha": 0.9, "linewidth": 0},
+    )  # fmt: skip
+    axes.set(xlim=_X, ylim=_Y, aspect="equal", xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return drawn
+
+
+def _points(axes: Axes, run: Run) -> None:
+    x, y = run.task.train.x[:SHOWN], run.task.train.labels[:SHOWN]
+    sets = [(x[y == label], style) for label, style in enumerate(_CLASS_STYLES)]
+    sets += [
+        (outside.x[:: 1 + len(outside) // 50], _OUTSIDE) for outside in run.task.ood_test.values()
+    ]
+    for where, (marker, color) in sets:
+        x, y = where.T
+        axes.scatter(x, y, s=8, marker=marker, color=color, edgecolors=INK, linewidths=0.4)
+
+
+def _moons_legend(run: Run) -> list[Line2D]:
+    names = [*run.task.class_names, f"unseen: {', '.join(run.task.ood_test)}"]
+    points = [
+        Line2D(
+            [], [], linestyle="", marker=marker, color=color, label=name,
+            markersize=5, markeredgecolor=INK, markeredgewidth=0.6,
+        )
+        for name, (marker, color) in zip(names, (*_CLASS_STYLES, _OUTSIDE), strict=True)
+    ]  # fmt: skip
+    edge = Line2D([], [], color="white", linewidth=1.1, label=f"{KEPT} % of test points inside")
+    edge.set_path_effects([_STROKE])
+    return [*points, edge]
+
+
+# -- the line -----------------------------------------------------------------------------------
+
+
+def line(runs: Sequence[Run], size: tuple[float, float] = (8.0, 6.4)) -> Figure:
+    """A column a method: P(class 1) with its heads, the split of uncertainty, the evidence.
+
+    Args:
+        runs: one a method.
+        size: of the figure, in inches.
+    """
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(
+        3, len(runs), sharex=True, sharey="row", squeeze=False,
+        gridspec_kw={"height_ratios": (1.5, 1.1, 0.9)},
+    )  # fmt: skip
+    x = torch.linspace(*_LINE_X, 961)
+    for (top, middle, bottom), run in zip(axes.T, runs, strict=True):
+        belief = run.model.predict(x[:, None])
+        for panel in (top, middle, bottom):
+            _shade_empty(panel)
+        _probability(top, run, x, belief)
+        _parts(middle, x, belief)
+        _evidence(bottom, run, x, belief)
+    axes[0, 0].set_ylabel("P(class 1)")
+    axes[1, 0].set_ylabel("uncertainty, nats")
+    axes[2, 0].set_ylabel("evidence,\nrelative")
+    figure.legend(
+        handles=_line_legend(), loc="outside upper center", ncols=4, handlelength=1.8,
+        columnspacing=2.0,
+    )  # fmt: skip
+    return figure
+
+
+def _line_legend() -> list[Line2D | Patch]:
+    """In pairs, one above the other: the upper row is of the curves, the lower of the areas."""
+    colors = PART_COLORS
+    return [
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.1, label="truth"),
+        Patch(color=_EMPTY, linewidth=0, label="no data"),
+        Line2D([], [], color=MUTED, linewidth=2.2, label="predicted"),
+        Patch(color=colors["aleatoric"], linewidth=0, label="aleatoric"),
+        Line2D([], [], color=MUTED, linewidth=0.9, label="each head, by weight"),
+        Patch(color=colors["within"], linewidth=0, label="within heads"),
+        Line2D([], [], color=MUTED, linestyle="", marker="|", markersize=6, label="training data"),
+        Patch(color=colors["between"], linewidth=0, label="between heads"),
+    ]
+
+
+def _shade_empty(axes: Axes) -> None:
+    low, high = LINE_SUPPORT
+    for span in ((_LINE_X[0], low), LINE_GAP, (high, _LINE_X[1])):
+        axes.axvspan(*span, color=_EMPTY, linewidth=0, zorder=0)
+
+
+def _probability(axes: Axes, run: Run, x: Tensor, belief: Belief) -> None:
+    color = method_color(run.plan.method)
+    axes.plot(x, line_probability(x), "--", color=INK, linewidth=1.1)
+    axes.plot(x, belief.probs()[:, 1], color=color, linewidth=2.2)
+    heads = belief.gated()  # its weighted components sum to the predicted curve
+    if heads.log_p.shape[1] > 1:
+        _heads(axes, x, heads, color)
+    position, label = run.task.train.x[:SHOWN, 0], run.task.train.labels[:SHOWN]
+    axes.plot(position, 1.12 * label - 0.06, "|", color=MUTED, markersize=5, markeredgewidth=0.5)
+    axes.set(ylim=(-0.12, 1.12), yticks=[0, 0.5, 1], yticklabels=["0", "½", "1"])
+    axes.set_title(method_label(run.plan.method))
+
+
+def _heads(axes: Axes, x: Tensor, heads: Belief, color: str) -> None:
+    """Each head's own P(class 1), as faint as its weight is small."""
+    p, weight = heads.log_p[..., 1].exp(), heads.log_weight.exp()  # (B, K) both
+    for k in range(p.shape[1]):
+        points = np.stack([x.numpy(), p[:, k].numpy()], axis=1)
+        segments = np.stack([points[:-1], points[1:]], axis=1)  # (B - 1, 2, 2)
+        colors = np.tile(np.array(to_rgba(color)), (len(segments), 1))
+        colors[:, 3] = 0.1 + 0.9 * weight[:-1, k].numpy()
+        axes.add_collection(LineCollection(list(segments), colors=colors, linewidths=1.0))
+
+
+def _parts(axes: Axes, x: Tensor, belief: Belief) -> None:
+    split = scores.uncertainty(belief)
+    parts = [part.numpy() for part in (split.aleatoric, split.within, split.between)]
+    axes.stackplot(x.numpy(), parts, colors=[*PART_COLORS.values()], linewidth=0)
+    axes.set(ylim=(0, 0.75), yticks=[0, log(2) / 2, log(2)], yticklabels=["0", "", "ln 2"])
+
+
+def _evidence(axes: Axes, run: Run, x: Tensor, belief: Belief) -> None:
+    axes.axhline(0, color=MUTED, linewidth=0.7, linestyle=":")
+    axes.plot(x, -relative_evidence(run, belief), color=method_color(run.plan.method))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 4, 10]))
+    axes.yaxis.set_major_formatter(lambda value, _: _power(value))
+    axes.set(xlabel="x", xlim=_LINE_X)
+    axes.set_title(
+        f"AUROC by evidence\n{_aurocs(run, scores.evidence)}", fontsize=8, fontweight="normal"
+    )

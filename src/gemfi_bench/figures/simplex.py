@@ -1,0 +1,379 @@
+"""What the members of the GEM family believe of the same inputs, on the probability simplex."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
+from matplotlib.ticker import LogLocator, NullLocator
+from scipy import special
+
+from gemfi import scores
+from gemfi._drawing import INK, MUTED, styled
+from gemfi.belief import Belief
+from gemfi.data.registry.load import data_set
+from gemfi.errors import InputError
+from gemfi.metrics import Floats
+from gemfi_bench.figures.common import (
+    FAMILY,
+    TEXT,
+    FigureEntry,
+    Shown,
+    noting,
+    shown_rows,
+)
+from gemfi_bench.record_file import RunRecord
+from gemfi_bench.results import Results
+from gemfi_bench.style import method_label
+from gemfi_bench.unavailable import Unavailable
+
+_TEST: Final = "test"
+_TINY: Final = float(np.finfo(np.float64).tiny)
+_HEIGHT: Final = math.sqrt(3) / 2
+_PIXELS: Final = 360
+_CORNERS: Final = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, _HEIGHT]])
+_NAMES_AT: Final = ((-0.07, -0.07), (1.07, -0.07), (0.5, _HEIGHT + 0.065))
+_LIMITS: Final = (1e-2, 1e3)  # of the density, in units of the uniform one
+_CMAP: Final = ListedColormap(colormaps["BuPu"](np.linspace(0.0, 0.95, 256)), "simplex")
+CORNER: Final = 0.99
+"""A probability beyond which a point is at a corner: too near for the picture to show."""
+_CORNER_COLOR: Final = "#d55e00"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One input, and what each method believes of it.
+
+    Attributes:
+        title: which input it is.
+        picture: as the data set has it.
+        classes: numbers and names of the three corners.
+        beliefs: method -> its belief, of a batch of one.
+    """
+
+    title: str
+    picture: npt.NDArray[Any]
+    classes: Sequence[tuple[int, str]]
+    beliefs: Mapping[str, Belief]
+
+
+# -- the density ----------------------------------------------------------------------------------
+
+
+def log_density(belief: Belief, classes: Sequence[int], points: Floats) -> Floats:
+    """Log density of three renormalised probabilities, in units of the uniform density (N,).
+
+    If p is Dir(α) then (p_i, p_j, p_k)/(p_i + p_j + p_k) is Dir(α_i, α_j, α_k) exactly, whatever
+    the other classes are; a mixture keeps its weights. ρ is part of α, as in the evidence.
+
+    Args:
+        belief: of one input, with evidence.
+        classes: three of them.
+        points: (N, 3) positive, each of sum one.
+    """
+    alpha, log_weight = _components(belief, classes)
+    log_norm = special.gammaln(alpha.sum(axis=1)) - special.gammaln(alpha).sum(axis=1)  # (K,)
+    log_each = log_norm + np.log(points) @ (alpha - 1).T  # (N, K)
+    mixed: Floats = special.logsumexp(log_each + log_weight, axis=1) - math.log(2)
+    return mixed
+
+
+def corner_mass(belief: Belief, classes: Sequence[int], beyond: float = CORNER) -> Floats:
+    """Probability that one of three renormalised probabilities is beyond a bound (3,).
+
+    Each of them is Beta(α_i, α_j + α_k) in a component. Where all α are small this is nearly all
+    the mass, and the density inside is nearly nothing.
+
+    Args:
+        belief: of one input, with evidence.
+        classes: three of them.
+        beyond: at least one half, so that the three events exclude each other.
+    """
+    alpha, log_weight = _components(belief, classes)
+    rest = alpha.sum(axis=1, keepdims=True) - alpha
+    tail = special.betainc(np.maximum(rest, _TINY), alpha, 1 - beyond)  # (K, 3)
+    mass: Floats = np.exp(log_weight) @ tail
+    return mass
+
+
+def _components(belief: Belief, classes: Sequence[int]) -> tuple[Floats, Floats]:
+    """α of three classes (K, 3) and the log weights (K,) of the gated components, ρ included."""
+    gated = belief.gated()
+    log_alpha = gated.log_p[0, :, list(classes)] + gated.need("log_evidence")[0, :, None]
+    if gated.log_rho is not None:
+        log_alpha = log_alpha + gated.log_rho[0]
+    alpha = np.maximum(log_alpha.double().exp().numpy(), _TINY)
+    return alpha, gated.log_weight[0].double().numpy()
+
+
+def simplex_pixels(pixels: int = _PIXELS) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Barycentric coordinates of the pixels of a picture of the triangle.
+
+    Args:
+        pixels: of its width.
+
+    Returns:
+        (N, 3) coordinates of the pixels inside, and (rows, columns) which ones those are.
+    """
+    rows = round(pixels * _HEIGHT)
+    x = (np.arange(pixels) + 0.5) / pixels
+    y = (np.arange(rows) + 0.5) / rows * _HEIGHT
+    top = np.broadcast_to((y / _HEIGHT)[:, None], (rows, pixels))
+    right = x[None, :] - top / 2
+    weights = np.stack([1 - right - top, right, top], axis=-1)  # (rows, columns, 3)
+    inside = np.asarray((weights > 0).all(axis=-1))
+    return weights[inside], inside
+
+
+def on_plane(weights: Floats) -> Floats:
+    """Barycentric coordinates (..., 3) as points of the plane (..., 2)."""
+    points: Floats = weights @ _CORNERS
+    return points
+
+
+# -- drawing --------------------------------------------------------------------------------------
+
+
+def draw_simplices(columns: Sequence[Column], width: float = TEXT) -> Figure:
+    """A column an input: the input, and below it a triangle a method.
+
+    Args:
+        columns: with the same methods in each.
+        width: of the figure, in inches.
+    """
+    methods = list(columns[0].beliefs)
+    side = (width - 0.9) / len(columns)
+    top = 0.6 if any(map(_is_picture, columns)) else 0.06  # of features there is nothing to see
+    figure = Figure(
+        figsize=(width, 0.9 + side * (0.02 + top + 1.12 * len(methods))), layout="constrained"
+    )
+    axes = figure.subplots(
+        1 + len(methods), len(columns), squeeze=False,
+        gridspec_kw={"height_ratios": (top, *[1.08] * len(methods))},
+    )  # fmt: skip
+    for panels, column in zip(axes.T, columns, strict=True):
+        _picture(panels[0], column)
+        for panel, method in zip(panels[1:], methods, strict=True):
+            drawn = _triangle(panel, column, column.beliefs[method])
+    for row, method in enumerate(methods, start=1):
+        axes[row, 0].set_ylabel(method_label(method), fontsize=9.5, fontweight="bold", labelpad=8)
+    _bar(figure, drawn, axes)
+    return figure
+
+
+def _bar(figure: Figure, drawn: AxesImage, axes: npt.NDArray[Any]) -> None:
+    bar = figure.colorbar(
+        drawn, ax=axes[1:], location="right", aspect=45, pad=0.01, extend="both", extendfrac=0.02
+    )
+    bar.set_label("density, relative to the uniform one")
+    bar.ax.yaxis.set_major_locator(LogLocator())
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.outline.set_visible(False)
+    mean = Line2D(
+        [], [], linestyle="", marker="o", markersize=6, markerfacecolor="none",
+        markeredgecolor=INK, label="mean of a component, larger with its weight",
+    )  # fmt: skip
+    corner = Line2D(
+        [], [], linestyle="", marker="o", markersize=6, markeredgewidth=0, color=_CORNER_COLOR,
+        label=f"mass at a corner, p > {CORNER:g}",
+    )  # fmt: skip
+    figure.legend(handles=[mean, corner], loc="outside lower center", ncols=2)
+
+
+def _is_picture(column: Column) -> bool:
+    return column.picture.ndim == 3 and column.picture.shape[0] in (1, 3)
+
+
+def _picture(axes: Axes, column: Column) -> None:
+    axes.set_title(column.title.replace(": ", ":\n"), fontsize=8.5, fontweight="normal")
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    picture = column.picture
+    if not _is_picture(column):
+        return
+    if picture.dtype == np.uint8:
+        picture = picture / 255.0
+    low, high = min(0.0, float(picture.min())), max(1.0, float(picture.max()))
+    shown = np.moveaxis((picture - low) / (high - low), 0, -1)
+    options: dict[str, Any] = {"cmap": "gray_r"} if shown.shape[-1] == 1 else {}
+    axes.imshow(shown.squeeze(-1) if options else shown, vmin=0, vmax=1, **options)
+
+
+def _triangle(axes: Axes, column: Column, belief: Belief) -> AxesImage:
+    numbers = [number for number, _ in column.classes]
+    points, inside = simplex_pixels()
+    values = np.full(inside.shape, np.nan)
+    # what is beyond the colours is drawn as their ends, and must not overflow before
+    values[inside] = np.exp(np.clip(log_density(belief, numbers, points), -50, 50))
+    drawn = axes.imshow(
+        values, cmap=_CMAP, norm=LogNorm(*_LIMITS), extent=(0, 1, 0, _HEIGHT), origin="lower",
+        interpolation="nearest", zorder=1,
+    )  # fmt: skip
+    edge = Polygon(_CORNERS, closed=True, fill=False, edgecolor=MUTED, linewidth=0.9, zorder=2)
+    axes.add_patch(edge)
+    drawn.set_clip_path(edge)
+    _means(axes, belief, numbers)
+    for (_, name), at, place in zip(
+        column.classes, _NAMES_AT, ("left", "right", "center"), strict=True
+    ):
+        axes.text(*at, name, fontsize=7, ha=place, va="top" if at[1] < 0 else "bottom")
+    axes.text(0.5, -0.15, _annotation(belief), fontsize=7, ha="center", va="top")
+    axes.set(xlim=(-0.1, 1.1), ylim=(-0.35, _HEIGHT + 0.17), aspect="equal")
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return drawn
+
+
+def _means(axes: Axes, belief: Belief, classes: Sequence[int]) -> None:
+    """A ring at the mean of each component, a disc at each corner; areas are weights and masses."""
+    mass = corner_mass(belief, classes)
+    axes.scatter(
+        _CORNERS[:, 0], _CORNERS[:, 1], s=110 * mass, color=_CORNER_COLOR, linewidths=0, zorder=2.5
+    )
+    gated = belief.gated()
+    log_p = gated.log_p[0, :, list(classes)]
+    weights = torch.softmax(log_p.double(), dim=-1).numpy()  # renormalised (K, 3)
+    x, y = on_plane(weights).T
+    size = 10 + 60 * gated.log_weight[0].exp().numpy()
+    axes.scatter(x, y, s=size, facecolors="none", edgecolors="white", linewidths=2.0, zorder=3)
+    axes.scatter(x, y, s=size, facecolors="none", edgecolors=INK, linewidths=0.9, zorder=4)
+
+
+def _annotation(belief: Belief) -> str:
+    evidence = float(torch.exp(-scores.evidence(belief))[0])
+    vacuity = float(scores.vacuity(belief)[0])
+    return f"S = {_number(evidence)}\nvacuity {_number(vacuity)}"
+
+
+def _number(value: float) -> str:
+    """Three digits, and a power of ten where they would need many zeros."""
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"${mantissa}\\cdot 10^{{{int(exponent)}}}$"
+
+
+# -- from records ---------------------------------------------------------------------------------
+
+
+@styled()
+def dirichlet_comparison(results: Results) -> Figure:
+    """The GEM family on the surest and the least sure test input, and on one of each OOD kind."""
+    shown = shown_rows(results, FAMILY)
+    absent = set(FAMILY) - {each.method for each in shown}
+    if absent:
+        missing = ", ".join(method_label(name) for name in FAMILY if name in absent)
+        raise Unavailable(f"no run of {missing} is here with its arrays")
+    runs = _same_seed(results, shown)
+    beliefs = {name: example_beliefs(results, run, _TEST) for name, run in runs.items()}
+    if next(iter(beliefs.values())).log_p.shape[-1] < 3:
+        raise Unavailable("a simplex needs three classes, and this task has two")
+    surest, least = extremes(list(beliefs.values()))
+    chosen = {f"test {surest + 1}: surest": (_TEST, surest)}
+    chosen |= {f"test {least + 1}: least sure": (_TEST, least)}
+    for kind, names in (("near OOD", results.protocol.near), ("far OOD", results.protocol.far)):
+        there = [name for name in names if not results.is_absent(name)]
+        chosen |= {f"{kind}: {results.title(name)}": (name, 0) for name in there[:1]}
+    columns = [_column(results, runs, title, *place) for title, place in chosen.items()]
+    return draw_simplices(columns)
+
+
+def _same_seed(results: Results, shown: Sequence[Shown]) -> dict[str, RunRecord]:
+    """The runs of the first seed that every method has."""
+    by_seed = {
+        each.method: {
+            seed: run for seed, run in results.by_seed(each.row).items() if results.has_arrays(run)
+        }
+        for each in shown
+    }
+    common = [
+        seed for seed in next(iter(by_seed.values())) if all(seed in b for b in by_seed.values())
+    ]
+    if not common:
+        raise Unavailable("the GEM variants have no seed in common")
+    return {name: runs[common[0]] for name, runs in by_seed.items()}
+
+
+def example_beliefs(results: Results, run: RunRecord, name: str) -> Belief:
+    """The belief on the first inputs of a set, as the arrays of a run hold it."""
+    arrays = results.arrays(run).get(name, {})
+
+    def tensor(key: str) -> torch.Tensor | None:
+        found = arrays.get(f"example/{key}")
+        return None if found is None else torch.from_numpy(found).double()
+
+    log_p, log_weight = tensor("log_p"), tensor("log_weight")
+    log_evidence = tensor("log_evidence")
+    if log_p is None or log_weight is None or log_evidence is None:
+        raise Unavailable(f"the arrays of {run.title} have no examples of {name} with evidence")
+    return Belief(
+        log_p, log_weight, log_evidence, log_gate=tensor("log_gate"), log_rho=tensor("log_rho")
+    )
+
+
+def extremes(beliefs: Sequence[Belief]) -> tuple[int, int]:
+    """Of the inputs that all methods saw: of the least and the greatest mean entropy."""
+    entropy = torch.stack([scores.entropy(each) for each in beliefs]).mean(dim=0)
+    return int(entropy.argmin()), int(entropy.argmax())
+
+
+def top_classes(beliefs: Sequence[Belief]) -> list[int]:
+    """The three classes of the greatest mean probability, of beliefs on one input."""
+    mean = torch.stack([each.probs()[0] for each in beliefs]).mean(dim=0)
+    order: list[int] = mean.argsort(descending=True, stable=True)[:3].tolist()
+    return order
+
+
+def _column(
+    results: Results, runs: Mapping[str, RunRecord], title: str, name: str, index: int
+) -> Column:
+    beliefs = {method: example_beliefs(results, run, name)[index] for method, run in runs.items()}
+    classes = top_classes(list(beliefs.values()))
+    names = class_names(results.protocol.task)
+    first = next(iter(runs.values()))
+    return Column(
+        title=title,
+        picture=results.arrays(first)[name]["example/input"][index],
+        classes=[(each, names[each] if each < len(names) else str(each)) for each in classes],
+        beliefs=beliefs,
+    )
+
+
+def class_names(task: str) -> tuple[str, ...]:
+    """The names of a registered task's classes; none where they are not known without its data."""
+    try:
+        return data_set(task.removesuffix("-frozen")).class_names or ()
+    except InputError:
+        return ()
+
+
+SIMPLEX_FIGURES: Final[Mapping[str, FigureEntry]] = {
+    "dirichlet-comp": FigureEntry(
+        "Dirichlet geometry of the GEM variants",
+        "What GEM-CORE, GEM-MIX and GEM-FI believe of the same inputs: of the first sixteen test "
+        "inputs the one with the least and the one with the greatest entropy (mean of the three "
+        "methods), and the first input of a near and of a far OOD set. Below each input the "
+        "(mixture of) Dirichlet density on the simplex of its three most probable classes: the "
+        "exact law of their renormalised probabilities. Colours are logarithmic, in units of the "
+        "uniform density, and the same in all panels. Rings: the mean of each component, larger "
+        "with its weight; discs: the mass at a corner, where one probability is above 0.99, which "
+        "the density inside cannot show. S: total evidence Σ π α0 with gate and density scaler; "
+        "vacuity: C/(C + S). One run each, of the first common seed.",
+        noting(dirichlet_comparison),
+    )
+}
+"""Label -> figure."""

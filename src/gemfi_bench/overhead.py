@@ -1,0 +1,363 @@
+"""What uncertainty costs: parameters, training step, inference and memory, as ratios to softmax.
+
+All contestants stand on the network of the protocol (spectrally normalised for `paper-fi`; five of
+them for the ensemble, which is trained as one here) and see the same batch of random inputs of the
+shape of its samples. A training step is everything: augmentation, forward, outliers, losses,
+backward, clipping, optimiser. Inference is everything: forward, density, and the method's two
+scores. The contestants take turns, and each ratio is taken within a turn, so that a change of the
+machine's speed, or another process, meets both of its sides.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from gemfi._config import check_int, to_plain
+from gemfi._files import hold_lock, to_json, write_atomically
+from gemfi.errors import GemfiError, InputError
+from gemfi.methods import PAPER_PRESETS, PRESETS
+from gemfi.methods.base import DataFacts, Progress
+from gemfi.model import Model
+from gemfi.runs import RunSpec, make_spec
+from gemfi.runs.record import environment
+from gemfi.scores import SCORES
+from gemfi.training.optimizer import make_optimizer
+from gemfi.training.step import TrainingStep
+from gemfi_bench.results import OVERHEAD
+from gemfi_bench.runner import Bench
+
+BASE: Final = "softmax"
+"""The contestant that every ratio is against."""
+
+ROUNDS: Final = 20
+_INFERENCES: Final = 3  # turns of inference for each of training: one is short
+_LEAST: Final = 0.02  # seconds of a turn: what is shorter is repeated, as the clock's noise is not
+_MIDDLE: Final = Progress(5_000, 10_000)  # of training, when every term is at work
+_FITTED: Final = 2_000  # random features for densities
+_STATUS: Final = Path("/proc/self/status")
+_LOCK: Final = ".overhead.lock"
+
+CONTESTANTS: Final[Mapping[str, tuple[str, Any]]] = {
+    "softmax": ("softmax", None),
+    "mc-dropout": ("mc-dropout", None),
+    "ensemble": ("ensemble", None),
+    "edl": ("edl", None),
+    "daedl": ("daedl", None),
+    "gem-core": ("gem-core", None),
+    "gem-mix": ("gem-mix", None),
+    "gem-fi": ("gem-fi", None),
+    "gem-fi-k5": ("gem-fi", replace(PRESETS["gem-fi"], num_components=5)),
+    "paper-fi": ("gem-fi", PAPER_PRESETS["gem-fi"]),
+}
+"""Row -> method and configuration, None for its default."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured.
+
+    Attributes:
+        sample_shape: of one input.
+        num_classes: C.
+        specs: row -> what is built and how it is trained; the batch size is the same for all.
+    """
+
+    sample_shape: tuple[int, ...]
+    num_classes: int
+    specs: Mapping[str, RunSpec]
+
+    def __post_init__(self) -> None:
+        if BASE not in self.specs:
+            raise InputError(f"ratios are against {BASE}, which is not among the contestants")
+        if len({spec.train.batch_size for spec in self.specs.values()}) > 1:
+            raise InputError("contestants are compared on one batch: give them one batch size")
+
+    @property
+    def batch(self) -> int:
+        """Inputs of a step."""
+        return self.specs[BASE].train.batch_size
+
+    @classmethod
+    def of(cls, bench: Bench) -> Setting:
+        """The contestants on the network, the samples and the training of a protocol."""
+        protocol, task = bench.protocol, bench.task
+        specs = {
+            name: make_spec(
+                protocol.task,
+                method,
+                task,
+                backbone=protocol.network.backbone,
+                options=protocol.network.options,
+                head=head,
+                train=protocol.train_changes(),
+                normalise=False,  # the inputs are random
+                own=protocol.own,
+            )
+            for name, (method, head) in CONTESTANTS.items()
+        }
+        return cls(tuple(task.train.x.shape[1:]), task.num_classes, specs)
+
+
+class Subject:
+    """A model with everything that a training step and an inference need.
+
+    Args:
+        model: untrained.
+        spec: how it is trained.
+        x: (B, ...) inputs of a step.
+        y: (B,) their labels.
+        facts: of the training data.
+    """
+
+    def __init__(self, model: Model, spec: RunSpec, x: Tensor, y: Tensor, facts: DataFacts) -> None:
+        self.model, self.config, self.x, self.y = model, spec.train, x, y
+        self.step = TrainingStep(model, bf16=spec.train.bf16)
+        self.optimizer = make_optimizer(model, spec.train)
+        self.generator = torch.Generator().manual_seed(0)
+        self.scores = [SCORES[name] for name in model.head.named_scores.values()]
+        model.head.prepare(facts)
+        self._fit_statistics()
+
+    def _fit_statistics(self) -> None:
+        """Densities of random features: what they hold does not change what they cost."""
+        head = self.model.head
+        z = torch.randn(_FITTED, head.num_features, generator=self.generator)
+        y = torch.arange(_FITTED) % head.num_classes
+        self.model.eval()
+        with torch.no_grad():
+            head.fit_statistics([(z, y)], [(z, y)])
+
+    def train(self) -> None:
+        """One whole training step, in the middle of training."""
+        self.model.train()
+        augmentation = self.config.augmentation
+        x = self.x if augmentation.is_nothing else augmentation(self.x, self.generator)
+        terms = self.step(x, self.y, None, _MIDDLE, self.generator)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+
+    def infer(self) -> list[Tensor]:
+        """One whole inference, scores included."""
+        self.model.eval()
+        with torch.inference_mode():
+            belief = self.model(self.x).to(torch.float64)
+            return [score(belief) for score in self.scores]
+
+
+def subject(spec: RunSpec, sample_shape: Sequence[int], num_classes: int) -> Subject:
+    """A contestant on a batch of random inputs."""
+    count = spec.train.batch_size
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, *sample_shape, generator=generator)
+    facts = DataFacts(torch.full((num_classes,), _FITTED), _MIDDLE.steps)
+    return Subject(spec.build(num_classes, None), spec, x, torch.arange(count) % num_classes, facts)
+
+
+def parameters(model: Model) -> int:
+    """Number of trained parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# -- time -----------------------------------------------------------------------------------------
+
+
+class Turn(NamedTuple):
+    """A contestant's turn: its seconds, and their ratio to those of the base beside it."""
+
+    seconds: float
+    ratio: float
+
+
+def take_turns(
+    names: Sequence[str], act: Callable[[str], object], rounds: int, bar: Any = None
+) -> dict[str, list[Turn]]:
+    """Time every contestant in each round, against the mean of the base before and after it.
+
+    The base opens and closes a round and stands between any two others; every second round goes
+    backwards. Where the base is very quick, a turn is several repetitions.
+
+    Args:
+        names: of the contestants; the base is timed against itself too, which shows the noise.
+        act: what is timed.
+        rounds: how many.
+        bar: of progress, in turns.
+    """
+    found: dict[str, list[Turn]] = {name: [] for name in names}
+    for name in names:
+        act(name)  # warm up
+    repeats = max(1, math.ceil(_LEAST / _timed(act, BASE)))
+    for number in range(rounds):
+        before = _timed(act, BASE, repeats)
+        for name in names if number % 2 == 0 else reversed(names):
+            spent = _timed(act, name, repeats)
+            after = _timed(act, BASE, repeats)
+            found[name].append(Turn(spent, 2 * spent / (before + after)))
+            before = after
+            if bar is not None:
+                bar.update()
+    return found
+
+
+def _timed(act: Callable[[str], object], name: str, repeats: int = 1) -> float:
+    """Mean seconds of an act; never zero, which a coarse clock would say of a quick one."""
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        act(name)
+    return max(1e-9, time.perf_counter() - begin) / repeats
+
+
+def _summary(kind: str, turns: Sequence[Turn]) -> dict[str, float]:
+    """Median and quartiles of the ratios, and the median of the milliseconds."""
+    ratios = [turn.ratio for turn in turns]
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return {
+        f"{kind}_ratio": middle,
+        f"{kind}_low": low,
+        f"{kind}_high": high,
+        f"{kind}_ms": 1000 * statistics.median(turn.seconds for turn in turns),
+    }
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def peak_megabytes(setting: Setting, name: str) -> float | None:
+    """Peak resident memory of a fresh process that trains three steps of one contestant and infers.
+
+    None where the system does not report it, which Linux does.
+    """
+    if not _STATUS.exists():
+        return None
+    asked = {
+        "spec": setting.specs[name].to_plain(),
+        "sample_shape": setting.sample_shape,
+        "num_classes": setting.num_classes,
+        "threads": torch.get_num_threads(),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "gemfi_bench.overhead"],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise GemfiError(f"the process that measures the memory of {name} failed: {reason}")
+    found: float | None = json.loads(done.stdout)
+    return found
+
+
+def train_alone(asked: Mapping[str, Any]) -> float | None:
+    """What the fresh process does: three steps, an inference, then its own peak memory."""
+    torch.set_num_threads(asked["threads"])
+    spec = RunSpec.from_plain(asked["spec"])
+    alone = subject(spec, asked["sample_shape"], asked["num_classes"])
+    for _ in range(3):
+        alone.train()
+    alone.infer()
+    return _peak(_STATUS.read_text(encoding="utf-8"))
+
+
+def _peak(status: str) -> float | None:
+    """Peak resident memory in megabytes; ru_maxrss would remember the parent process."""
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return round(int(line.split()[1]) / 1024, 1)
+    return None
+
+
+# -- all of it ------------------------------------------------------------------------------------
+
+
+def measure_overhead(
+    what: Bench | Setting, rounds: int = ROUNDS, *, progress: bool | None = False
+) -> dict[str, Any]:
+    """Everything that a table of costs needs, as JSON values.
+
+    Args:
+        what: a bench, for its network and its samples, or the contestants themselves.
+        rounds: of training; there are three times as many of inference.
+        progress: a bar: yes, no, or (None) if standard error is a terminal.
+
+    Returns:
+        `environment`, `rounds`, `batch`, `backbone`, its `options`, `sample_shape` and `rows`: for
+        each contestant its `method`, `parameters`, `memory_mb` (None where the system does not
+        say) and, of `train` and `infer`, the median `_ratio` to softmax with the quartiles `_low`
+        and `_high`, and the median `_ms`.
+    """
+    check_int("rounds", rounds, 1)
+    setting = what if isinstance(what, Setting) else Setting.of(what)
+    base = setting.specs[BASE]
+    total = len(setting.specs) * ((1 + _INFERENCES) * rounds + 1)
+    hidden = None if progress is None else not progress
+    with (
+        torch.random.fork_rng(devices=[]),  # dropout draws from torch's own generator
+        tqdm(total=total, desc="overhead", unit="turn", disable=hidden, leave=False) as bar,
+    ):
+        rows = _rows(setting, rounds, bar)
+    return {
+        "environment": to_plain(environment()),
+        "rounds": rounds,
+        "batch": setting.batch,
+        "backbone": base.backbone,
+        "options": to_plain(base.backbone_options),
+        "sample_shape": list(setting.sample_shape),
+        "rows": rows,
+    }
+
+
+def _rows(setting: Setting, rounds: int, bar: Any) -> dict[str, dict[str, Any]]:
+    names = list(setting.specs)
+    subjects = {
+        name: subject(spec, setting.sample_shape, setting.num_classes)
+        for name, spec in setting.specs.items()
+    }
+    trained = take_turns(names, lambda name: subjects[name].train(), rounds, bar)
+    inferred = take_turns(names, lambda name: subjects[name].infer(), _INFERENCES * rounds, bar)
+    rows = {}
+    for name in names:
+        rows[name] = {
+            "method": setting.specs[name].method,
+            "parameters": parameters(subjects[name].model),
+            **_summary("train", trained[name]),
+            **_summary("infer", inferred[name]),
+            "memory_mb": peak_megabytes(setting, name),
+        }
+        bar.update()
+    return rows
+
+
+def keep_overhead(bench: Bench, rounds: int = ROUNDS, *, progress: bool | None = False) -> Path:
+    """Measure once for a bench, and keep it in its folder; of several processes one does it.
+
+    Args:
+        bench: whose folder exists.
+        rounds: as in `measure_overhead`.
+        progress: likewise.
+    """
+    path = bench.folder / OVERHEAD
+    with hold_lock(bench.folder / _LOCK):
+        if not path.exists():
+            found = measure_overhead(bench, rounds, progress=progress)
+            write_atomically(path, to_json(found, indent=1).encode() + b"\n")
+    return path
+
+
+if __name__ == "__main__":
+    print(json.dumps(train_alone(json.load(sys.stdin))))

@@ -1,0 +1,363 @@
+"""Results: the records of a bench, as tables, figures and claims read them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+from gemfi._config import from_plain
+from gemfi._files import read_json
+from gemfi.data.registry import DATA_SETS
+from gemfi.data.registry.tasks import AGAINST, NO_SETS
+from gemfi.errors import CheckpointError, InputError
+from gemfi_bench.grid import MAIN
+from gemfi_bench.protocol import SEEN
+from gemfi_bench.record_file import RecordFile, RunRecord, Sets, read_arrays
+from gemfi_bench.runner import GRID, PROTOCOL, read_protocol
+from gemfi_bench.table import Value
+
+OVERHEAD: Final = "overhead.json"
+
+Pick = Callable[[RunRecord], float | None]
+"""A number of a run; None where it has none."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell of the grid, as `grid.json` holds it."""
+
+    group: str
+    row: str
+    seed: int
+    key: str
+    method: str
+    ready: bool
+
+
+class Results:
+    """What a bench has found so far; nothing is trained, and no data set is read.
+
+    Args:
+        folder: of the bench.
+
+    Attributes:
+        used: keys of the runs whose arrays or numbers it was asked for so far, in that order.
+        lacking: row -> how many of its runs have no arrays here, and of how many, where it was
+            asked for.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        require_bench(self.folder)
+        self.protocol = read_protocol(self.folder)
+        self.grid = _read_grid(self.folder / GRID)
+        self.used: dict[str, None] = {}
+        self.lacking: dict[str, tuple[int, int]] = {}
+        self.file = RecordFile(self.folder)
+        planned = {each.key for each in self.grid}  # beside them, runs of an earlier grid may lie
+        self.records = {key: each for key, each in self.file.read().items() if key in planned}
+        self._arrays = lru_cache(maxsize=32)(self._read)
+
+    def watched(self) -> Results:
+        """The same results, read once, with lists of their own of what they are asked for."""
+        twin = copy.copy(self)
+        twin.used, twin.lacking = {}, {}
+        return twin
+
+    def use(self, run: RunRecord) -> None:
+        """Remember that something was made from a run; `arrays` and `value` do so themselves."""
+        self.used[run.key] = None
+
+    # -- rows and runs ----------------------------------------------------------------------------
+
+    def rows(self, group: str = MAIN) -> list[str]:
+        """The rows of a group, in the order of the grid."""
+        return list(dict.fromkeys(each.row for each in self.grid if each.group == group))
+
+    def method(self, row: str, group: str = MAIN) -> str:
+        """The method of a row."""
+        for each in self.grid:
+            if (each.group, each.row) == (group, row):
+                return each.method
+        raise InputError(f"no row {row!r} in the group {group!r} of {self.folder}")
+
+    def runs(self, row: str, group: str = MAIN) -> list[RunRecord]:
+        """The runs of a row that are done, in the order of their seeds."""
+        return list(self.by_seed(row, group).values())
+
+    def by_seed(self, row: str, group: str = MAIN) -> dict[int, RunRecord]:
+        """Seed -> the run of a row, where it is done."""
+        return {
+            each.seed: self.records[each.key]
+            for each in self.grid
+            if (each.group, each.row) == (group, row) and each.key in self.records
+        }
+
+    def missing(self) -> list[Planned]:
+        """What the grid has and the records have not."""
+        return [each for each in self.grid if each.key not in self.records]
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def value(self, row: str, pick: Pick, group: str = MAIN) -> Value | None:
+        """Mean and deviation of a number over the runs of a row; None without any.
+
+        Args:
+            row: of the group.
+            pick: the number of a run; of runs without one the value says how many they are.
+            group: of the grid.
+        """
+        runs = self.runs(row, group)
+        found = {run.key: pick(run) for run in runs}
+        known = {key: each for key, each in found.items() if each is not None}
+        self.used |= dict.fromkeys(known)
+        missing = len(runs) - len(known)
+        return Value.of(list(known.values()), list(known), missing) if known else None
+
+    # -- sets -------------------------------------------------------------------------------------
+
+    @property
+    def ood_sets(self) -> list[str]:
+        """OOD test sets: near ones, far ones, then the rest; those that are absent too.
+
+        The rest are those that the runs have sought, as the sets of a task may have changed since;
+        before the first run, those of the task today.
+        """
+        records = [each for each in self.records.values() if "ood" in each.numbers]
+        sought = [name for each in records for name in (*each.numbers["ood"], *each.absent)]
+        against = AGAINST.get(self.protocol.task, NO_SETS)
+        rest = [name for name in sought if name not in against.validation]
+        listed = [*self.protocol.near, *self.protocol.far, *(rest if records else against.test)]
+        return list(dict.fromkeys(listed))
+
+    @property
+    def unseen_sets(self) -> list[str]:
+        """Those of `ood_sets` that no pretrained network has seen: they can judge."""
+        return [name for name in self.ood_sets if name not in self.protocol.seen]
+
+    def title(self, name: str, *more: str) -> str:
+        """A set by its own name with the part that was at hand, `SVHN (first 5,000)`.
+
+        Args:
+            name: of a set; one of the user's own is its title.
+            more: to be said in the brackets as well.
+        """
+        if name not in DATA_SETS:
+            shown, said = name, list(more)
+        else:
+            entry = DATA_SETS[name]
+            _, *parts = self._split_name(name).split(", ")
+            here = [each for each in parts if each != SEEN]
+            shown, said = entry.title, [entry.variant, *here, *more]
+        words = ", ".join(each for each in said if each)
+        return f"{shown} ({words})" if words else shown
+
+    def caveats(self, names: Iterable[str]) -> list[str]:
+        """What is to be known of the images of OOD sets, a sentence each; stands in captions.
+
+        Where the files come from, if not from their publisher, and what a set shares with the ID
+        data.
+
+        Args:
+            names: of the sets that are shown; those that are absent have none.
+        """
+        said = []
+        for name in names:
+            split = self._split_name(name)
+            if name not in DATA_SETS or not split:
+                continue
+            entry, title = DATA_SETS[name], self.title(name)
+            label = split.removeprefix(f"{name}/").removesuffix(f", {SEEN}")
+            forms = [form for part in entry.parts.values() for form in part.forms]
+            said += [
+                f"{title}: {form.provenance}."
+                for form in forms
+                if form.label == label and form.provenance
+            ]
+            shared = entry.overlaps.get(self.protocol.task.removesuffix("-frozen"))
+            said += [f"{title}: {shared}."] if shared else []
+        return said
+
+    def _split_name(self, name: str) -> str:
+        """The name of the split that a set was in the runs, `svhn/test, first 5,000`, or ""."""
+        found = (each.data[name]["split"] for each in self.records.values() if name in each.data)
+        return str(next(found, ""))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Set -> how many inputs it has."""
+        return {
+            name: facts["n"]
+            for record in self.records.values()
+            for name, facts in record.data.items()
+        }
+
+    def is_absent(self, name: str) -> bool:
+        """Whether an OOD set was not at hand in any run; False while no run looked for it."""
+        records = self.records.values()
+        sought = any("ood" in each.numbers or name in each.absent for each in records)
+        return sought and not any(name in each.numbers.get("ood", {}) for each in records)
+
+    def arrays(self, run: RunRecord) -> Sets:
+        """The arrays of a run: `["test"]["score/entropy"]` and so on; see `observation.py`."""
+        self.use(run)
+        return self._arrays(run.key)
+
+    def runs_with_arrays(self, row: str, group: str = MAIN) -> list[RunRecord]:
+        """The runs of a row whose arrays are here; `lacking` counts the others."""
+        runs = self.runs(row, group)
+        found = [run for run in runs if self.has_arrays(run)]
+        if len(found) < len(runs):
+            self.lacking[row] = len(runs) - len(found), len(runs)
+        return found
+
+    def has_arrays(self, run: RunRecord) -> bool:
+        """Whether the arrays of a run are here; committed records go without."""
+        return self.file.arrays(run.key).exists()
+
+    @property
+    def overhead(self) -> Mapping[str, Any] | None:
+        """What training and inference cost, see `overhead.py`; None where it was not measured."""
+        path = self.folder / OVERHEAD
+        if not path.exists():
+            return None
+        found = read_json(path, _AGAIN_OVERHEAD)
+        rows = found.get("rows", {}) if isinstance(found, Mapping) else None
+        if not isinstance(rows, Mapping) or not all(isinstance(e, Mapping) for e in rows.values()):
+            raise CheckpointError(f"{path} holds no measured overhead; {_AGAIN_OVERHEAD}")
+        return dict(found)
+
+    def _read(self, key: str) -> Sets:
+        path = self.file.arrays(key)
+        if not path.exists():
+            raise InputError(
+                f"the arrays of run {key} are not in {path.parent}; gemfi bench --arrays makes "
+                "them again"
+            )
+        return read_arrays(path)
+
+
+# -- picks ----------------------------------------------------------------------------------------
+
+
+def of_test(metric: str) -> Pick:
+    """A number of the test data: `accuracy`, `nll`, `brier`, `ece`, `aupr_correct`, ..."""
+    return lambda run: run.numbers.get("test", {}).get("id", {}).get(metric)
+
+
+def of_set(name: str, kind: str, metric: str) -> Pick:
+    """A number of an OOD test set.
+
+    Args:
+        name: of the set.
+        kind: `aleatoric` or `epistemic` for what the method names, or a score's own name, or a
+            detector's.
+        metric: `auroc`, `aupr_id`, `aupr_ood` or `fpr95`.
+    """
+
+    def pick(run: RunRecord) -> float | None:
+        entry = run.numbers.get("ood", {}).get(name)
+        return None if entry is None else _of_entry(run, entry, kind, metric)
+
+    return pick
+
+
+def of_shift(severity: int | None, kind: str, metric: str) -> Pick:
+    """A number of corrupted data, averaged over the types at a severity (None: all of them).
+
+    A run that lacks it for one of the types has none: a mean over the others would hide that.
+
+    Args:
+        severity: 1 to 5.
+        kind: as in `of_set`, or `id` for a number of the classifier itself.
+        metric: of it.
+    """
+
+    def pick(run: RunRecord) -> float | None:
+        shifted = run.numbers.get("shift", {})
+        names = [name for name in shifted if severity is None or name.endswith(f"-{severity}")]
+        return mean_of([partial(_of_corrupted, name, kind, metric) for name in names])(run)
+
+    return pick
+
+
+def _of_corrupted(name: str, kind: str, metric: str, run: RunRecord) -> float | None:
+    entry = run.numbers["shift"][name]
+    if kind != "id":
+        return _of_entry(run, entry, kind, metric)
+    value: float | None = entry["id"].get(metric)
+    return value
+
+
+def of_detector(name: str, detector: str, metric: str) -> Pick:
+    """A number of an OOD test set by a detector, even where a score has the same name."""
+
+    def pick(run: RunRecord) -> float | None:
+        entry = run.numbers.get("ood", {}).get(name, {}).get("by_detector", {})
+        value: float | None = entry.get(detector, {}).get(metric)
+        return value
+
+    return pick
+
+
+def array_name(run: RunRecord, kind: str, *, detector: bool = False) -> str:
+    """Where the arrays of a run hold a score, a kind of uncertainty or a detector."""
+    return f"detector/{kind}" if detector else f"score/{run.scores.get(kind, kind)}"
+
+
+def mean_of(picks: Sequence[Pick]) -> Pick:
+    """The mean of several numbers of a run; None if one is not there."""
+
+    def pick(run: RunRecord) -> float | None:
+        found = [each(run) for each in picks]
+        known = [each for each in found if each is not None]
+        return sum(known) / len(known) if known and len(known) == len(found) else None
+
+    return pick
+
+
+def _of_entry(run: RunRecord, entry: Mapping[str, Any], kind: str, metric: str) -> float | None:
+    name = run.scores.get(kind, kind)
+    for section in ("by_score", "by_detector"):
+        if name in entry.get(section, {}):
+            value: float | None = entry[section][name].get(metric)
+            return value
+    return None
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def data_title(name: str) -> str:
+    """A task or a known set by its own name; of a path the last part."""
+    return DATA_SETS[name].full_title if name in DATA_SETS else Path(name).name
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+_AGAIN: Final = "delete it and run gemfi bench again, which writes it anew"
+_AGAIN_OVERHEAD: Final = "delete it and run gemfi bench again, which measures it anew"
+
+
+def require_bench(folder: Path) -> None:
+    """Refuse a folder that no benchmark has written."""
+    for name in (PROTOCOL, GRID):
+        if not (folder / name).is_file():
+            raise InputError(
+                f"{folder} is no folder of a benchmark: it has no {name}; give one that "
+                "gemfi bench has written"
+            )
+
+
+def _read_grid(path: Path) -> list[Planned]:
+    found = read_json(path, _AGAIN)
+    if not isinstance(found, list):
+        raise CheckpointError(f"{path} is no grid: it holds no list; {_AGAIN}")
+    try:
+        return [from_plain(Planned, each, f"cell {at}") for at, each in enumerate(found)]
+    except InputError as error:
+        raise CheckpointError(f"{path} is no grid: {error}; {_AGAIN}") from error

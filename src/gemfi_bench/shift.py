@@ -1,0 +1,124 @@
+"""Corrupted copies of a task's test images: published where they are here, else made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from torch import Tensor
+
+from gemfi._files import data_root
+from gemfi.data import Split, Task, load_split
+from gemfi.data.registry.corrupted import MADE_SEED
+from gemfi.data.registry.load import data_set, find_form
+from gemfi.errors import InputError
+from gemfi_bench.protocol import Shift
+
+
+def shifted_sets(task: Task, shift: Shift) -> Iterator[tuple[str, Split]]:
+    """Name, such as `fog-3`, and corrupted copy of the first test images, one after the other.
+
+    Args:
+        task: whose test images.
+        shift: which corruptions.
+    """
+    check_shift(task, shift)
+    for name, severity in _each(shift):
+        yield _label(name, severity), _MAKERS[task.name][1](task, name, severity, shift.images)
+
+
+def check_shift(task: Task, shift: Shift) -> None:
+    """Refuse corruptions that cannot be made of a task's test images, before anything is trained.
+
+    Args:
+        task: whose test images; they are not read.
+        shift: which corruptions.
+    """
+    if not shift.corruptions:
+        return
+    if task.name not in _MAKERS:
+        raise InputError(
+            f"shift: there are corruptions for {', '.join(_MAKERS)}, not for the task "
+            f"{task.name!r}; leave shift.corruptions empty"
+        )
+    for name, severity in _each(shift):
+        _MAKERS[task.name][0](task, name, severity)
+
+
+def _each(shift: Shift) -> Iterator[tuple[str, int | None]]:
+    for name in shift.corruptions:
+        for severity in shift.severities or (None,):
+            yield name, severity
+
+
+def _label(name: str, severity: int | None) -> str:
+    return name if severity is None else f"{name}-{severity}"
+
+
+def _first(split: Split, count: int) -> Split:
+    return split.subset(range(min(count, len(split))))
+
+
+def _registered(task: Task, name: str, severity: int | None, images: int) -> Split:
+    """A published set where it is here; else its first images made from the test images."""
+    label, entry = _label(name, severity), data_set(f"{task.name}-c")
+    form = find_form(entry, label, data_root())
+    if form is not None and not form.made:
+        return _first(load_split(entry.name, label), images)
+    from gemfi.data.corruptions import corrupt  # noqa: PLC0415 - needs scipy, an extra
+
+    clean = _first(task.test, images)
+    made = corrupt(clean.x, name, severity, seed=MADE_SEED, family=task.name)
+    return replace(clean, x=made, name=f"{entry.name}/{label}, generated")
+
+
+def _check_registered(task: Task, name: str, severity: int | None) -> None:
+    label, entry = _label(name, severity), data_set(f"{task.name}-c")
+    if label not in entry.parts:
+        raise InputError(
+            f"shift: {entry.title} has no {label!r} ({_FIELDS}); it has: {', '.join(entry.parts)}"
+        )
+
+
+def _small(task: Task, name: str, severity: int | None, images: int) -> Split:
+    from gemfi.data.corruptions import corrupt_small  # noqa: PLC0415 - needs scipy, an extra
+
+    clean = _first(task.test, images)
+    level = severity or 0  # none was refused by the check
+    made: Tensor = corrupt_small(clean.x, name, level, seed=MADE_SEED)
+    return replace(clean, x=made, name=f"{task.name}/{name}-{severity}, generated")
+
+
+def _check_small(task: Task, name: str, severity: int | None) -> None:
+    from gemfi.data.corruptions import ANY_SIZE, SEVERITIES  # noqa: PLC0415 - as above
+
+    if name not in ANY_SIZE:
+        raise InputError(
+            f"shift.corruptions: {name!r} cannot be made of the small images of {task.name}; "
+            f"there are: {', '.join(ANY_SIZE)}"
+        )
+    if severity not in SEVERITIES:
+        known = ", ".join(map(str, SEVERITIES))
+        raise InputError(
+            f"shift.severities: corruptions of {task.name} need severities among {known}, got "
+            f"{severity if severity is not None else 'none'}"
+        )
+
+
+_FIELDS: Final = "shift.corruptions, with a dash and one of shift.severities where there are any"
+
+_MAKERS: Final[
+    Mapping[
+        str,
+        tuple[
+            Callable[[Task, str, int | None], None],
+            Callable[[Task, str, int | None, int], Split],
+        ],
+    ]
+] = {
+    "digits": (_check_small, _small),
+    "mnist": (_check_registered, _registered),
+    "cifar10": (_check_registered, _registered),
+}
+"""Task -> what refuses a corruption of its test images, and what makes it."""

@@ -1,0 +1,98 @@
+"""What was found, in a few sentences, from the records alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from gemfi_bench.claims import Finding
+from gemfi_bench.claims.ledger import OURS
+from gemfi_bench.protocol import SEEN
+from gemfi_bench.report.content import VERDICTS
+from gemfi_bench.results import Pick, Results, mean_of, of_set, of_test
+from gemfi_bench.style import method_label
+from gemfi_bench.table import Better, Value
+
+_OURS = "gem-fi"
+
+
+def summary(results: Results, findings: Sequence[Finding]) -> list[str]:
+    """Sentences for the head of a report."""
+    return [*_progress(results), *_ledger(findings), *_places(results)]
+
+
+def _progress(results: Results) -> list[str]:
+    planned = {each.key for each in results.grid}
+    done = planned & results.records.keys()
+    text = f"{len(done):,} of {len(planned):,} runs are done."
+    if len(done) < len(planned):
+        text += " Rows whose runs are not done yet say so."
+    return [text]
+
+
+def _ledger(findings: Sequence[Finding]) -> list[str]:
+    said = []
+    for whose, ours in (("tests of the paper's claims", False), ("claims of ours", True)):
+        chosen = [each for each in findings if (each.claim.where == OURS) == ours]
+        counts = Counter(str(each.outcome) for each in chosen)
+        parts = [f"{counts[name]} {name}" for name in VERDICTS if counts[name]]
+        if chosen:
+            said.append(f"Of {len(chosen)} {whose}: {', '.join(parts)}.")
+    few = sum(each.few_seeds for each in findings)
+    if few:
+        said.append(f"{few} have tests on fewer than three seeds, which decide nothing.")
+    return [" ".join(said)] if said else []
+
+
+def _places(results: Results) -> list[str]:
+    """Where GEM-FI stands among the methods, by a few numbers."""
+    found = []
+    for words, pick, better, digits in _numbers(results):
+        values = {
+            row: value for row in results.rows() if (value := results.value(row, pick)) is not None
+        }
+        if _OURS not in values or len(values) < 2:
+            continue
+        ranked = sorted(values, key=partial(_rank, values, better))
+        place, best = ranked.index(_OURS) + 1, ranked[0]
+        text = f"{words}: GEM-FI {_shown(values[_OURS], digits)}, place {place} of {len(ranked)}"
+        if best != _OURS:
+            text += f"; the first is {method_label(best)} with {_shown(values[best], digits)}"
+        found.append(f"{text}.")
+    return found
+
+
+def _rank(values: Mapping[str, Value], better: Better, row: str) -> tuple[bool, float]:
+    """The best first; last what some runs have no finite number of."""
+    value = values[row]
+    return value.missing > 0, -value.mean if better == "high" else value.mean
+
+
+def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
+    listed: list[tuple[str, Pick, Better, int]] = [
+        ("Accuracy", of_test("accuracy"), "high", 2),
+        ("NLL", of_test("nll"), "low", 3),
+        ("ECE", of_test("ece"), "low", 2),
+    ]
+    for words, names in (("near", results.protocol.near), ("far", results.protocol.far)):
+        here = [name for name in names if not results.is_absent(name)]
+        if here:
+            pick = mean_of([of_set(name, "epistemic", "auroc") for name in here])
+            sets = ", ".join(_marked(results, name) for name in here)
+            listed.append((f"AUROC on {words} OOD ({sets})", pick, "high", 2))
+    return listed
+
+
+def _marked(results: Results, name: str) -> str:
+    title = results.title(name)
+    return f"{title}, {SEEN}" if name in results.protocol.seen else title
+
+
+def _shown(value: Value, digits: int) -> str:
+    text = f"{value.mean:.{digits}f}"
+    if value.std is not None:
+        text += f" ± {value.std:.{digits}f}"
+    if value.missing:
+        return f"{text} (in {value.n} of {value.n + value.missing} runs)"
+    return f"{text} (one run)" if value.n == 1 else text

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+import torch
+
+import gemfi
+from gemfi import metrics, scores
+from gemfi_bench.demo.captions import CAPTIONS, listed
+from gemfi_bench.demo.report import render_report
+from gemfi_bench.demo.runner import Run
+from gemfi_bench.demo.table import columns, datasets, shown
+from gemfi_bench.style import method_label
+
+FACTS = {"seed": 3, "quick": True, "seconds": 12.5}
+VOID = {"meta", "link", "img", "br"}
+
+
+class Page(HTMLParser):
+    """The page as a list of (tag, attributes), its tables as rows of texts; `*` marks bold."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.tables: list[list[list[str]]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in {"td", "th"}:
+            self.tables[-1][-1].append("")
+        elif tag == "strong" and "td" in self.open:
+            self.tables[-1][-1][-1] += "*"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="session")
+def html(runs: list[Run], figures: dict[str, bytes]) -> str:
+    return render_report(runs, figures, FACTS)
+
+
+@pytest.fixture(scope="session")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def test_it_tells_the_facts(page: Page) -> None:
+    for fact in ("Seed3", "Quickyes", "12.5", gemfi.__version__, torch.__version__):
+        assert fact in page.text
+    assert "indicative only" in page.text
+
+
+def test_tables_hold_the_numbers_of_the_runs(runs: list[Run], page: Page) -> None:
+    chosen = datasets(runs)
+    assert len(page.tables) == len(chosen) == 3
+    for (name, members), table in zip(chosen.items(), page.tables, strict=True):
+        body = table[2:]
+        assert len(body) == len(members)
+        for run, (method, *cells) in zip(members, body, strict=True):
+            assert method == method_label(run.plan.method)
+            assert [cell.lstrip("*") for cell in cells] == [
+                shown(col.value(run)) for col in columns(name)
+            ]
+
+
+def test_the_best_of_each_column_is_marked(runs: list[Run], page: Page) -> None:
+    for (name, members), table in zip(datasets(runs).items(), page.tables, strict=True):
+        for index, col in enumerate(columns(name), start=1):
+            marked = {row[index][1:] for row in table[2:] if row[index].startswith("*")}
+            best = col.best(members)
+            assert marked == (set() if best is None else {best})
+
+
+def test_every_figure_is_inside_with_a_text(page: Page, figures: dict[str, bytes]) -> None:
+    images = page.all("img")
+    head = "data:image/png;base64,"
+    assert all(image["src"].startswith(head) for image in images)
+    found = [base64.b64decode(image["src"].removeprefix(head)) for image in images]
+    assert found == list(figures.values())
+    assert all(len(image["alt"]) > 40 for image in images)
+    assert {image["width"] for image in images} == {"1200"}
+    assert len(page.all("figcaption")) == len(images)
+
+
+def test_nothing_is_fetched_and_nothing_runs(html: str, page: Page) -> None:
+    without_pictures = re.sub(r'"data:[^"]*"', '""', html)
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", without_pictures)
+    for tag, attributes in page.tags:
+        assert tag not in {"script", "iframe", "object", "embed"}
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href"):
+            assert attributes.get(name, "data:").startswith("data:")
+
+
+def test_tables_and_regions_can_be_read_aloud(page: Page) -> None:
+    assert page.tags[0] == ("html", {"lang": "en"})
+    assert len(page.all("h1")) == 1
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert {head.get("scope") for head in page.all("th")} == {"row", "col", "colgroup"}
+    for region in (tag for tag in page.all("div") if tag.get("class") == "scroll"):
+        assert region["role"] == "region"
+        assert region["aria-label"]
+        assert region["tabindex"] == "0"
+
+
+def test_rows_of_a_table_are_equally_wide(html: str) -> None:
+    for table in re.findall(r"(?s)<table>.*?</table>", html):
+        widths = set()
+        for row in re.findall(r"(?s)<tr>.*?</tr>", table):
+            cells = re.findall(r"<t[dh][^>]*>", row)
+            spans = [re.search(r'colspan="(\d+)"', cell) for cell in cells]
+            widths.add(sum(int(span[1]) if span else 1 for span in spans))
+        assert len(widths) == 1
+
+
+def test_text_is_escaped(make_run: Callable[..., Run]) -> None:
+    ood = {"cluster": (60.0, 70.0, 80.0)}
+    run = make_run("two-moons", "<script>alert(1)</script> & co", (99.0, 1.0, 2.0), ood)
+    facts: dict[str, Any] = {"<b>": "<i>&"}
+    html = render_report([run], {}, facts)
+    page = Page(html)
+    assert not page.all("script") + page.all("b") + page.all("i")
+    assert "<script>alert(1)</script> & co" in page.text
+    assert "<i>&" in page.text
+    assert "*" not in "".join(cell for row in page.tables[0] for cell in row)  # no contest
+
+
+def test_captions_tell_the_auroc_of_the_moons(runs: list[Run], page: Page) -> None:
+    chosen = datasets(runs)["two-moons"]
+    caption = CAPTIONS["two-moons"][1](chosen)
+    for score in (scores.entropy, scores.evidence):
+        for run in chosen:
+            value = metrics.auroc(
+                score(run.evaluation.belief), score(run.evaluation.ood_beliefs["cluster"])
+            )
+            told = f"{method_label(run.plan.method)} {shown(value)}"
+            assert told in caption.text
+            assert told in caption.alt
+    assert "the evidence of GEM-FI includes the density scaler" in caption.text
+    assert caption.text in page.text
+
+
+def test_names_in_a_sentence() -> None:
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b"]) == "a and b"
+    assert listed(["a", "b", "c"]) == "a, b and c"
