@@ -28,7 +28,8 @@ def document(title: str, body: str, *, style: str = "", script: str = "") -> str
         style: CSS after that of every page.
         script: JavaScript; it runs before the body is read, so that it can set the theme.
     """
-    look = f"{resources.files('gemfi').joinpath('page.css').read_text('utf-8')}{_methods()}{style}"
+    shared = resources.files("gemfi_bench").joinpath("page.css").read_text("utf-8")
+    look = f"{shared}{_methods()}{style}"
     runs = f"<script>{script}</script>\n" if script else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -12,6 +12,9 @@ from gemfi._files import hold_lock
 from gemfi_bench.protocol import Contestant, Network, Protocol, Shift, Sweeps
 from gemfi_bench.results import Results
 from gemfi_bench.runner import Bench
+from support.shelf import shelf, shrink
+
+__all__ = ["shelf", "shrink"]
 
 _DONE = "done"
 

@@ -98,7 +98,7 @@ class TestWithoutMatplotlib:
 
         monkeypatch.setattr(command, "run_demo", train)
         with pytest.raises(InputError, match="matplotlib"):
-            command.main(out=str(tmp_path), seed=0, json_file=None, quick=True)
+            command.demo(out=str(tmp_path), quick=True)
 
     def test_the_demo_imports_without_it(self) -> None:
         code = "import sys; sys.modules['matplotlib'] = None; import gemfi_bench.demo.command"
