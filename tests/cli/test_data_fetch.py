@@ -17,8 +17,8 @@ import pytest
 
 from gemfi.cli import main
 from gemfi.data import DATA_SETS, DataSet, load_split
-from gemfi.data.registry.download import fetch_file
-from gemfi.data.registry.record import RemoteFile
+from gemfi.data.registry.entries import RemoteFile
+from gemfi.data.registry.fetch import fetch_file
 from gemfi.errors import InputError
 from support.data_commands import COMMANDS, LOAD, NAMES, Capture, idx, left, ran, refused
 

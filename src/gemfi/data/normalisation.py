@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gemfi.data.guard import require_use
-from gemfi.data.splits import Split
+from gemfi.data.splits import Split, require_use
 from gemfi.errors import InputError
 
 _ROWS, _SHARE = 10, 0.8  # rows that tell of a scale, and how many of them must be far

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from gemfi.data import readers
 from gemfi.data.columns import Columns
-from gemfi.data.cut import cut, cut_rows
 from gemfi.data.leaks import ColumnWarning, checked_columns
 from gemfi.data.normalisation import Normalisation
-from gemfi.data.splits import Role, Split
+from gemfi.data.splits import Role, Split, cut, cut_rows
 from gemfi.data.task import Task
 from gemfi.errors import InputError
 
