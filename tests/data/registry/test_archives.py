@@ -126,7 +126,7 @@ class TestRefused:
         data[data.index(b"PK\x01\x02") + 8] |= 1
         data[6] |= 1
         (tmp_path / "a").write_bytes(data)
-        with pytest.raises(InputError, match="set/a'.* is encrypted"):
+        with pytest.raises(InputError, match=r"set/a'.* is encrypted"):
             unpack(tmp_path / "a", root, ("set",))
         assert_untouched(root)
 
