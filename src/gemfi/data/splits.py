@@ -286,12 +286,12 @@ def cut_rows(
             "into train, validation, calibration and test takes at least 5 of each class"
         )
     labels, rest = y.numpy(), np.arange(total)
-    found = {}
+    rows = {}
     for role, fraction in _FRACTIONS.items():
         held = stratified_indices(labels[rest], round(fraction * total), seed)
-        found[role] = torch.from_numpy(rest[held])
+        rows[role] = torch.from_numpy(rest[held])
         rest = np.delete(rest, held)
-    return {Role.TRAIN: torch.from_numpy(rest), **found}
+    return {Role.TRAIN: torch.from_numpy(rest), **rows}
 
 
 def _count(size: float, total: int) -> int:

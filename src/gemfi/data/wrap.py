@@ -220,11 +220,11 @@ def _is_pairs(data: Any) -> bool:
 
 def _refuse_mapping(item: Mapping[Any, Any], where: str, *, batched: bool) -> None:
     """Refuse an item of a data set or a batch of a loader that has names in place of an order."""
-    each, source = ("batch", "loader") if batched else ("item", "data")
+    part, source = ("batch", "loader") if batched else ("item", "data")
     x, y, tokens = _columns(list(item))
     how = "cat" if batched else "stack"
     made = ", ".join(
-        f'{_join(item[key], how)}([{each}["{key}"] for {each} in {source}])' for key in (x, y)
+        f'{_join(item[key], how)}([{part}["{key}"] for {part} in {source}])' for key in (x, y)
     )
     raise InputError(
         f"{where} is a {type(item).__name__} of {_keys(item)}, and as_split takes pairs (x, y): "

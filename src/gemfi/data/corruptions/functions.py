@@ -140,10 +140,10 @@ def _shatter(
     """Move the pixels of `x` in place, one position of all images at a time."""
     batch = np.arange(len(x))
     turns = _turns(x, reach)
-    for each in range(moves.shape[1]):
+    for turn in range(moves.shape[1]):
         for i, row in enumerate(turns):
             for j, column in enumerate(turns):
-                step = moves[:, each, i, j] * taken[:, each, i, j, None]  # (B, 2)
+                step = moves[:, turn, i, j] * taken[:, turn, i, j, None]  # (B, 2)
                 other_row, other_column = row + step[:, 0], column + step[:, 1]
                 before = x[:, :, row, column].copy()
                 x[:, :, row, column] = x[batch, :, other_row, other_column]

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import IO, Final
 
 from gemfi._files import named, sync_folder, to_json, write_atomically
 from gemfi.errors import InputError
@@ -176,28 +176,36 @@ def _is_below(name: str, members: Iterable[str]) -> bool:
 
 
 def _extract(archive: Path, folder: Path, members: tuple[str, ...]) -> None:
-    """Unpack what is below `members`."""
+    """Unpack the files below `members`; a link in a zip becomes a file with its address."""
+
+    def copy(name: str, source: IO[bytes]) -> None:
+        target = folder / PurePosixPath(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with source, target.open("wb") as file:
+            shutil.copyfileobj(source, file)
+
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as packed:
-                infos = [
-                    info
-                    for info in packed.infolist()
-                    if _is_wanted(archive, info.filename, members)
-                ]
+                infos = packed.infolist()
+                infos = [info for info in infos if _is_wanted(archive, info.filename, members)]
                 _check_size(archive, sum(info.file_size for info in infos))
-                packed.extractall(folder, infos)  # noqa: S202 - it never leaves the folder
+                for info in infos:
+                    if not info.is_dir():
+                        copy(info.filename, packed.open(info))
             return
         with tarfile.open(archive) as packed_tar:
             entries = [info for info in packed_tar if _is_wanted(archive, info.name, members)]
-            for info in entries:
-                if not (info.isreg() or info.isdir()):
+            _check_size(archive, sum(entry.size for entry in entries))
+            for entry in entries:
+                source = packed_tar.extractfile(entry) if entry.isreg() else None
+                if source is not None:
+                    copy(entry.name, source)
+                elif not entry.isdir():
                     raise InputError(
-                        f"{archive} is not safe to unpack: {info.name!r} is neither a file nor a "
+                        f"{archive} is not safe to unpack: {entry.name!r} is neither a file nor a "
                         "folder"
                     )
-            _check_size(archive, sum(info.size for info in entries))
-            packed_tar.extractall(folder, entries, filter="data")
     except _CORRUPT as error:
         raise InputError(
             f"{archive} is not a whole tar or zip archive: {error or type(error).__name__}; delete "
