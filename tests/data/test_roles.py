@@ -276,10 +276,8 @@ GUARDED = {
 REVIEWED = {
     # a task, which has checked the role of every split
     "data/task.py Task.__init__": "puts each source in the place of a role",
-    "data/task.py Task._lazy": "of Task.__init__",
-    "data/task.py Task._mapping": "of Task.__init__",
     "data/task.py Task._check": "is the guard of a task",
-    "data/task.py _Lazy.__init__": "of Task.__init__",
+    "data/task.py _LazySplits.__init__": "of Task.__init__",
     "runs/facts.py TaskFacts.of": "reads train and validation alone",
     "runs/folder.py begin": "writes TaskFacts.of down",
     "runs/facts.py TaskFacts.check_unchanged": "checksums of train and validation",
@@ -357,7 +355,7 @@ REVIEWED = {
         for name in ("ddu", "knn", "mahalanobis", "temperature")
     },
     # behind check_run
-    "data/guard.py require_classes": "called with what require_use returned",
+    "data/splits.py require_classes": "called with what require_use returned",
     "training/batches.py Features.__init__": "made by _Trainer",
     "training/checks.py _check_alike": "called by check_run",
     "training/checks.py _check_augmentation": "called by check_run",
@@ -378,7 +376,7 @@ REVIEWED = {
 READERS = {
     "data/task.py Task.__init__": "keeps it",
     "data/task.py Task.splits": "lists them",
-    "data/registry/tasks.py registered_task": "names of sets, not data",
+    "data/registry/load.py registered_task": "names of sets, not data",
     "cli/data.py _splits": "names of sets, not data",
     "cli/runs.py train": "names of files, not data",
     "runs/spec.py OwnData.task": "names of files, not data",

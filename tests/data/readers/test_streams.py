@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gemfi.data.readers.streams import IMAGES, ROWS, stream_csv, stream_images
 from PIL import Image
 
 from gemfi import InputError
 from gemfi.data.columns import Columns
 from gemfi.data.readers import read_npy
 from gemfi.data.readers.arrays import stream_rows
-from gemfi.data.readers.images import is_image, read_image
+from gemfi.data.readers.base import ROWS
+from gemfi.data.readers.images import IMAGES, is_image, read_image, stream_images
+from gemfi.data.readers.tables import stream_csv
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "u1", "<i2"])

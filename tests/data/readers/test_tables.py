@@ -43,13 +43,13 @@ class TestCsv:
         assert table.class_names == ("setosa", "versicolor")
 
     def test_without_labels_and_with_numbers_for_names(self, tmp_path: Path) -> None:
-        table = read_csv(write(tmp_path / "a.csv", "0,1\n1,2\n3,4\n"))
-        assert table.feature_names == ("0", "1")
+        table = read_csv(write(tmp_path / "a.csv", "0,1,2\n1,2,5\n3,4,6\n"))
+        assert table.feature_names == ("0", "1", "2")
         assert table.labels is None
-        np.testing.assert_array_equal(table.features, [[1, 2], [3, 4]])
+        np.testing.assert_array_equal(table.features, [[1, 2, 5], [3, 4, 6]])
         table = read_csv(tmp_path / "a.csv", label=0)
         assert table.class_names == ("1", "3")
-        np.testing.assert_array_equal(table.features, [[2], [4]])
+        np.testing.assert_array_equal(table.features, [[2, 5], [4, 6]])
 
     def test_dialects(self, tmp_path: Path) -> None:
         text = '\ufeff"a, b"; y ;c\r\n 1 ;"x;\ny"; 2\r\n\r\n3; z ;4'

@@ -97,6 +97,7 @@ class Handler(BaseHTTPRequestHandler):
         if served.redirect is not None:
             self.send_response(302)
             self.send_header("Location", served.redirect)
+            self.send_header("Connection", "close")
             self.send_header("Content-Length", "0")
             return self.end_headers()
         return self.answer(served, self.start(served, headers))
