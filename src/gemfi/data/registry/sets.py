@@ -251,10 +251,19 @@ television tiger tractor train trout tulip turtle wardrobe whale willow_tree wol
 """
 
 
-def _cifar_form(label: str, folder: str, read: Callable[..., Pictures], sums: str) -> Form:
-    """Binary files, from lines of name and checksum."""
-    contents = {f"{folder}/{name}.bin": f"sha256:{digits}" for name, digits in _lines(sums)}
-    return Form(label, tuple(contents), read, contents)
+def _cifar_parts(
+    folder: str, read: Callable[..., Pictures], train: str, test: str
+) -> dict[str, Part]:
+    """Parts of binary files, from lines of name and checksum."""
+
+    def part(name: str, count: int, roles: tuple[Role, ...], sums: str) -> Part:
+        contents = {f"{folder}/{file}.bin": f"sha256:{digits}" for file, digits in _lines(sums)}
+        return Part(count, roles, (Form(name, tuple(contents), read, contents),))
+
+    return {
+        "train": part("train", 50_000, (Role.TRAIN,), train),
+        "test": part("test", 10_000, _TEST_ROLES, test),
+    }
 
 
 _CIFAR10 = DataSet(
@@ -276,38 +285,18 @@ _CIFAR10 = DataSet(
             ("cifar-10-batches-bin",),
         ),
     ),
-    parts={
-        "train": Part(
-            50_000,
-            (Role.TRAIN,),
-            (
-                _cifar_form(
-                    "train",
-                    "cifar-10-batches-bin",
-                    read_cifar10,
-                    """
-        data_batch_1 cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5
-        data_batch_2 a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed
-        data_batch_3 bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67
-        data_batch_4 014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48
-        data_batch_5 755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add
-                    """,
-                ),
-            ),
-        ),
-        "test": Part(
-            10_000,
-            _TEST_ROLES,
-            (
-                _cifar_form(
-                    "test",
-                    "cifar-10-batches-bin",
-                    read_cifar10,
-                    "test_batch 8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-                ),
-            ),
-        ),
-    },
+    parts=_cifar_parts(
+        "cifar-10-batches-bin",
+        read_cifar10,
+        """
+    data_batch_1 cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5
+    data_batch_2 a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed
+    data_batch_3 bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67
+    data_batch_4 014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48
+    data_batch_5 755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add
+    """,
+        "test_batch 8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+    ),
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2470, 0.2435, 0.2616),
     held_out=2_500,
@@ -333,23 +322,12 @@ _CIFAR100 = DataSet(
             ("cifar-100-binary",),
         ),
     ),
-    parts={
-        name: Part(count, roles, (_cifar_form(name, "cifar-100-binary", read_cifar100, sums),))
-        for name, count, roles, sums in (
-            (
-                "train",
-                50_000,
-                (Role.TRAIN,),
-                "train f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29",
-            ),
-            (
-                "test",
-                10_000,
-                _TEST_ROLES,
-                "test d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a",
-            ),
-        )
-    },
+    parts=_cifar_parts(
+        "cifar-100-binary",
+        read_cifar100,
+        "train f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29",
+        "test d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a",
+    ),
     mean=(0.5071, 0.4867, 0.4408),
     std=(0.2675, 0.2565, 0.2761),
     held_out=2_500,
