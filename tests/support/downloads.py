@@ -17,7 +17,7 @@ OTHER = random.Random(1).randbytes(200_000)  # noqa: S311
 HALF = 100_000
 SHA = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
 PATH = "set/images.gz"
-DEADLINE = 20.0  # seconds after which a test that waits has failed
+DEADLINE = 60.0  # seconds after which a test that waits has failed
 
 
 def remote_at(server: Any, **options: Any) -> RemoteFile:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-DEADLINE = 20.0  # seconds after which a test that waits has failed
+DEADLINE = 60.0  # seconds after which a test that waits has failed
 
 
 @dataclass
