@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from gemfi._config import check_choice, check_int, check_number
 from gemfi.belief import Belief
 from gemfi.bundle import save
-from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
-from gemfi.decisions.conformal import least_samples
+from gemfi.decisions import Decisions, Goal, Policy, Readings, least_samples, read_belief
 from gemfi.errors import GemfiWarning, InputError
 from gemfi.estimator.budget import FEWEST, Parts, choose_budget, split_parts
 from gemfi.estimator.building import build, draw_seed, finished
