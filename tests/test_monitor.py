@@ -22,10 +22,18 @@ from scipy import stats
 from gemfi.data import Task, digits
 from gemfi.errors import InputError, RoleError
 from gemfi.model import Model
-from gemfi.monitor import Monitor, betting
-from gemfi.monitor.history import BINS
-from gemfi.monitor.ranks import BLOCK, RATIO, Counts, Draws, Order, counts_among, p_values
-from gemfi.monitor.stream import RECENT, Evidence
+from gemfi.monitor import Monitor, martingale
+from gemfi.monitor.martingale import (
+    BLOCK,
+    RATIO,
+    Order,
+    counts_among,
+    draws,
+    no_stakes,
+    p_values,
+    play,
+)
+from gemfi.monitor.stream import BINS, RECENT
 from gemfi.scores import SCORES
 from support.digit_models import trained_on
 
@@ -58,18 +66,18 @@ def wealth_directly(p: Floats) -> float:
     """Every bettor and every time of its start as a sum, without any recursion."""
     total, count = 0.0, len(p)
     start = [1 / math.log2(k + 1) - 1 / math.log2(k + 2) for k in range(1, count + 1)]
-    for epsilon, mirrored in itertools.product(betting.EXPONENTS, (False, True)):
+    for epsilon, mirrored in itertools.product(martingale.EXPONENTS, (False, True)):
         bets = epsilon * (1 - p if mirrored else p) ** (epsilon - 1)
-        total += sum(w * math.prod(bets[k:]) for k, w in enumerate(start)) / betting.BETTORS
+        total += sum(w * math.prod(bets[k:]) for k, w in enumerate(start)) / martingale.BETTORS
     return total + 1 - sum(start)
 
 
 def fixed_reference_wealth(reference: Floats, scores: Floats, seed: int) -> Floats:
     """Log wealth of the same bets on ranks among calibration scores alone: the naive way."""
     counts = counts_among(np.sort(reference), scores)
-    uniform = Draws(seed).take(0, 0, len(scores))
+    uniform = draws(seed, 0, 0, len(scores))
     p, q = p_values(counts, np.full(len(scores), len(reference) + 1), uniform)
-    return Evidence().extended(0, p, q, math.inf)[1]
+    return play(no_stakes(), 0, p, q)[1]
 
 
 def normal(seed: int, count: int) -> Floats:
@@ -97,7 +105,7 @@ class TestRanks:
         order, found = Order.of(known), []
         for start in range(0, len(scores), size):
             counts, order = order.extended(scores[start : start + size])
-            found += list(zip(counts.above.tolist(), counts.equal.tolist(), strict=True))
+            found += [(above, equal) for above, equal in counts.T.tolist()]
         assert found == counts_one_by_one(known, scores)
         assert order.ascending().tolist() == sorted([*known, *scores])
 
@@ -112,8 +120,7 @@ class TestRanks:
         for part in np.split(scores, ends[ends < len(scores)]):
             counts, order = order.extended(part)
             found.append(counts)
-        assert (np.concatenate([each.above for each in found]) == above).all()
-        assert (np.concatenate([each.equal for each in found]) == equal).all()
+        assert (np.concatenate(found, axis=1) == [above, equal]).all()
 
     def test_runs_are_few_and_hold_eight_bytes_a_score(self) -> None:
         order = Order()
@@ -129,7 +136,7 @@ class TestRanks:
     def test_p_values_are_those_of_the_definition(self) -> None:
         for decimals in (1, 15):
             known, scores = normal(0, 40).round(decimals), normal(1, 300).round(decimals)
-            uniform = Draws(3).take(0, 0, 300)
+            uniform = draws(3, 0, 0, 300)
             counts = counts_among(np.sort(known), scores) + Order().extended(scores)[0]
             p, q = p_values(counts, 40 + np.arange(1, 301), uniform)
             assert p == pytest.approx(p_one_by_one(known, scores, uniform), rel=1e-14)
@@ -138,8 +145,8 @@ class TestRanks:
     def test_p_values_are_small_where_scores_are_high_and_never_0_or_1(self) -> None:
         tiny = 2.0**-53
         one, big = np.ones(1, np.int64), np.full(1, 10**9)
-        lowest, _ = p_values(Counts(0 * one, 0 * one), big, np.array([tiny]))
-        _, highest = p_values(Counts(big - 1, 0 * one), big, np.array([1 - tiny]))
+        lowest, _ = p_values(np.array([0 * one, 0 * one]), big, np.array([tiny]))
+        _, highest = p_values(np.array([big - 1, 0 * one]), big, np.array([1 - tiny]))
         assert 0 < lowest[0] == pytest.approx(tiny / 1e9)
         assert highest[0] == lowest[0]
 
@@ -150,7 +157,7 @@ class TestRanks:
         scores = normal(0, 20_000).round(decimals)
         counts = counts_among(np.sort(scores[:50]), scores[50:])
         counts += Order().extended(scores[50:])[0]
-        uniform = Draws(0).take(0, 0, 19_950)
+        uniform = draws(0, 0, 0, 19_950)
         p = p_values(counts, np.arange(51, 20_001), uniform)[0]
         assert stats.kstest(p, "uniform").pvalue > 0.01
         assert stats.pearsonr(p[:-1], p[1:]).pvalue > 0.01
@@ -158,19 +165,18 @@ class TestRanks:
         assert stats.chisquare(square.ravel()).pvalue > 0.01
 
     def test_draws_depend_on_seed_stream_and_place_alone(self) -> None:
-        whole = Draws(5).take(1, 0, 10_000)
+        whole = draws(5, 1, 0, 10_000)
         assert ((whole > 0) & (whole < 1)).all()
         assert (1 - (1 - whole) == whole).all()
         assert stats.kstest(whole, "uniform").pvalue > 0.01
-        draws = Draws(5)
         for start, count in ((0, 1), (4095, 2), (8191, 1), (3, 9000), (4096, 4096)):
-            assert (draws.take(1, start, count) == whole[start : start + count]).all()
-        assert abs(np.corrcoef(whole, Draws(5).take(2, 0, 10_000))[0, 1]) < 0.05
-        assert abs(np.corrcoef(whole, Draws(6).take(1, 0, 10_000))[0, 1]) < 0.05
+            assert (draws(5, 1, start, count) == whole[start : start + count]).all()
+        assert abs(np.corrcoef(whole, draws(5, 2, 0, 10_000))[0, 1]) < 0.05
+        assert abs(np.corrcoef(whole, draws(6, 1, 0, 10_000))[0, 1]) < 0.05
 
     def test_draws_are_not_those_of_a_caller_with_the_same_seed(self) -> None:
         """Scores with ties that came from the same numbers would make the test fire by itself."""
-        assert not np.isin(Draws(5).take(0, 0, 4096), np.random.default_rng(5).random(8192)).any()
+        assert not np.isin(draws(5, 0, 0, 4096), np.random.default_rng(5).random(8192)).any()
         coins = (np.random.default_rng(0).random(1100) < 0.5).astype(float)
         assert not Monitor(coins[1000:], seed=0).update(coins[:1000]).fired
 
@@ -181,14 +187,14 @@ class TestRanks:
 class TestBetting:
     def test_stakes_and_reserve_are_one(self) -> None:
         n = np.arange(1, 100_001)
-        new, reserve = np.exp(betting.log_new_stake(n)), np.exp(betting.log_reserve(n))
+        new, reserve = np.exp(martingale.log_new_stake(n)), np.exp(martingale.log_reserve(n))
         assert (abs(np.cumsum(new) + reserve - 1) < 1e-12).all()
-        assert np.exp(betting.log_reserve(np.zeros(1, np.int64))) == pytest.approx(1, rel=1e-15)
+        assert np.exp(martingale.log_reserve(np.zeros(1, np.int64))) == pytest.approx(1, rel=1e-15)
         assert new[-1] * 1e5 * math.log(1e5) ** 2 == pytest.approx(math.log(2), rel=1e-3)
 
     def test_wealth_is_the_sum_over_bettors_and_starts(self) -> None:
         p = np.random.default_rng(0).beta(0.6, 1.0, 60)
-        found = np.exp(Evidence().extended(0, p, 1 - p, math.inf)[1])
+        found = np.exp(play(no_stakes(), 0, p, 1 - p)[1])
         wanted = [wealth_directly(p[:count]) for count in range(1, 61)]
         assert found == pytest.approx(np.array(wanted), rel=1e-10)
         assert max(wanted) > 3  # it bets on something
@@ -196,15 +202,13 @@ class TestBetting:
     def test_the_next_wealth_is_the_present_one_in_the_mean(self) -> None:
         """By quadrature of the code itself over p, after a stream that has won and lost."""
         before = np.random.default_rng(1).beta(0.5, 0.8, 30)
-        evidence, _ = Evidence().extended(0, before, 1 - before, math.inf)
+        stakes, path = play(no_stakes(), 0, before, 1 - before)
         x, weight = np.polynomial.legendre.leggauss(400)
         half = ((x + 1) / 2) ** 20 / 2  # the bets are integrable, but infinite at 0 and at 1
         mass = weight / 2 * 20 * ((x + 1) / 2) ** 19 / 2
-        bets = np.concatenate([betting.log_bets(half, 1 - half), betting.log_bets(1 - half, half)])
-        n = np.full(1, 31)
-        after = [betting.log_stakes(evidence.log_stakes, bet[None], n) for bet in bets]
-        wealth = np.exp([betting.log_wealth(each, n)[0] for each in after])
-        now = math.exp(evidence.log_wealth)
+        pairs = [*zip(half, 1 - half, strict=True), *zip(1 - half, half, strict=True)]
+        after = [play(stakes[-1], 30, np.array([p]), np.array([q]))[1][0] for p, q in pairs]
+        wealth, now = np.exp(after), math.exp(path[-1])
         assert now > 1.2
         assert np.append(mass, mass) @ wealth == pytest.approx(now, rel=1e-9)
 
@@ -212,21 +216,24 @@ class TestBetting:
     def test_the_mean_over_all_orders_is_exactly_one(self, values: tuple[int, ...]) -> None:
         """Calibration and stream in every order; the draws are integrated by hand."""
         n = np.arange(1, 5)
-        new, reserve = np.exp(betting.log_new_stake(n)), np.exp(betting.log_reserve(n[-1:]))[0]
+        new, reserve = (
+            np.exp(martingale.log_new_stake(n)),
+            np.exp(martingale.log_reserve(n[-1:]))[0],
+        )
         wealths = []
         for order in itertools.permutations(np.array(values, float)):
             known, scores = np.sort(order[:2]), np.array(order[2:])
             counts = counts_among(known, scores) + Order().extended(scores)[0]
-            low = counts.above / (2 + n)
-            high = (counts.above + counts.equal + 1) / (2 + n)
+            low = counts[0] / (2 + n)
+            high = (counts.sum(axis=0) + 1) / (2 + n)
             total = 0.0
-            for epsilon, mirrored in itertools.product(betting.EXPONENTS, (False, True)):
+            for epsilon, mirrored in itertools.product(martingale.EXPONENTS, (False, True)):
                 ends = (1 - high, 1 - low) if mirrored else (low, high)
                 bets = (ends[1] ** epsilon - ends[0] ** epsilon) / (high - low)  # the mean over u
                 stake = 0.0
                 for fresh, bet in zip(new, bets, strict=True):
                     stake = (stake + fresh) * bet
-                total += stake / betting.BETTORS
+                total += stake / martingale.BETTORS
             wealths.append(total + reserve)
         assert np.std(wealths) > 0.1
         assert math.fsum(wealths) / math.factorial(6) == pytest.approx(1, rel=1e-12)
@@ -239,7 +246,7 @@ class TestMonitor:
     def test_wealth_is_that_of_the_definition(self) -> None:
         known, scores = normal(0, 30).round(1), normal(1, 50).round(1) + 1.5
         state = Monitor(known, 0.1, 7).update(scores)
-        p = p_one_by_one(known, scores, Draws(7).take(0, 0, 50))
+        p = p_one_by_one(known, scores, draws(7, 0, 0, 50))
         path = [math.log10(wealth_directly(p[:count])) for count in range(1, 51)]
         fired_at = next(i for i, each in enumerate(path) if each >= 1)
         assert state.log10_wealth == pytest.approx(path[-1], rel=1e-9)

@@ -163,10 +163,8 @@ class Readings:
         return len(self.score)
 
     def __getitem__(self, rows: npt.NDArray[Any]) -> Readings:
-        columns: dict[str, Any] = vars(self)
-        return Readings(
-            **{name: None if column is None else column[rows] for name, column in columns.items()}
-        )
+        chosen: list[Any] = [None if col is None else col[rows] for col in vars(self).values()]
+        return Readings(*chosen)
 
     @property
     def errors(self) -> Bools:
