@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gemfi import attach, build_model
 from gemfi.backbones.frozen import Frozen
 from gemfi.detectors import ODIN, observe
-from gemfi.diagnostics.subject import ask
+from gemfi.diagnosis.checks import ask
 from gemfi.errors import InputError
 from gemfi.interop import OutlierDetector
 from gemfi.methods import monte_carlo

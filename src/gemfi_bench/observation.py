@@ -29,8 +29,7 @@ from torch.nn import functional
 from gemfi import dirichlet
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
-from gemfi.detectors import Detector, Observed, observe
-from gemfi.diagnostics import knn_distance
+from gemfi.detectors import Detector, Observed, knn_distance, observe
 from gemfi.model import Model
 from gemfi.runs.measure import detected_by, every_score
 

@@ -1,14 +1,14 @@
 """Measures of the parts of a model.
 
-Support is measured by the distance to the k-th nearest training feature, which no part of a model
-has seen; energy, gate and evidence are compared with it by rank. Heads are compared with each
-other.
+`support` compares energy, gate and evidence by rank with the distance to the training features,
+which no part of a model has seen. `heads` compares the heads with each other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -16,33 +16,6 @@ from torch.nn import functional
 from gemfi import dirichlet, losses, scores
 from gemfi.belief import Belief
 from gemfi.errors import InputError
-
-_BLOCK = 1 << 24  # distances held at a time
-
-
-def knn_distance(z: Tensor, reference: Tensor, k: int = 10, *, unit: bool = True) -> Tensor:
-    """Distance (B,) from each feature (B, D) to its k-th nearest neighbour in `reference` (N, D).
-
-    For features that are themselves in `reference` the nearest neighbour is the feature itself.
-
-    Args:
-        z: features.
-        reference: training features.
-        k: which neighbour.
-        unit: scale both to unit norm first.
-    """
-    if len(z) == 0:
-        raise InputError("no features were given")
-    if not 1 <= k <= len(reference):
-        raise InputError(f"k must lie in 1 to {len(reference)} (the reference features), got {k}")
-    if unit:
-        z, reference = functional.normalize(z, dim=-1), functional.normalize(reference, dim=-1)
-    rows = max(1, _BLOCK // len(reference))
-    nearest = [
-        torch.cdist(z[start : start + rows], reference).topk(k, dim=1, largest=False).values[:, -1]
-        for start in range(0, len(z), rows)
-    ]
-    return torch.cat(nearest)
 
 
 def rank_correlation(first: Tensor, second: Tensor) -> float:
@@ -54,15 +27,10 @@ def rank_correlation(first: Tensor, second: Tensor) -> float:
         )
     if bool(first.isnan().any() | second.isnan().any()):
         raise InputError("rank correlation needs numbers, and some are NaN")
-    ranks = torch.stack([_ranks(first), _ranks(second)])
-    return float(torch.corrcoef(ranks)[0, 1])
+    from scipy import stats  # noqa: PLC0415 - slow to import
 
-
-def _ranks(values: Tensor) -> Tensor:
-    _, group, counts = torch.unique(values, return_inverse=True, return_counts=True)
-    last = counts.cumsum(0).to(torch.float64)
-    middle: Tensor = last - (counts - 1) / 2
-    return middle[group]
+    pair = [stats.rankdata(values.numpy(force=True)) for values in (first, second)]
+    return float(torch.corrcoef(torch.from_numpy(np.stack(pair)))[0, 1])
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from gemfi import (
 from gemfi._config import from_plain, to_plain, with_settings
 from gemfi._files import to_json
 from gemfi.data import Role
-from gemfi.diagnostics import checks, limits
-from gemfi.diagnostics.subject import Subject, ask
+from gemfi.diagnosis import CHECKS, checks
+from gemfi.diagnosis.checks import Subject, ask
 from gemfi.errors import RoleError
 from gemfi.methods import DAEDLConfig, EDLConfig
 from gemfi.training.batches import Features
@@ -150,7 +150,7 @@ class TestFailures:
         health = diagnosed(model, history=history)
         assert health.healthy, health.text()
         assert set(health.skipped) == {"norm over bound", "backbone norm"}
-        assert {each.name for each in health.findings} | set(health.skipped) == set(checks.CHECKS)
+        assert {each.name for each in health.findings} | set(health.skipped) == set(CHECKS)
 
     @pytest.mark.parametrize("failure", BROKEN)
     def test_what_is_broken_and_nothing_else_is_flagged(self, model: Model, failure: str) -> None:
@@ -270,7 +270,7 @@ class TestFailures:
         for sign, healthy in ((1.0, False), (-1.0, True)):
             log_evidence = (sign * subject.distance).unsqueeze(1).expand(-1, 3)
             belief = replace(subject.belief, log_evidence=log_evidence)
-            found = checks.evidence_and_support(replace(subject, belief=belief))
+            found = CHECKS["evidence and support"](replace(subject, belief=belief))
             assert isinstance(found, Finding)
             assert found.value == pytest.approx(sign)
             assert found.healthy == healthy
@@ -282,8 +282,8 @@ class TestFailures:
         rising = torch.nn.functional.logsigmoid(subject.energy).unsqueeze(1).expand(-1, CLASSES)
         belief = replace(subject.belief, extra={"log_gate": rising})
         subject = replace(subject, belief=belief, model=spoilt)
-        for check in (checks.gate_and_energy, checks.gate_and_support):
-            found = check(subject)
+        for name in ("gate and energy", "gate and support"):
+            found = CHECKS[name](subject)
             assert isinstance(found, Finding)
             assert not found.healthy
             assert found.remedy.startswith("gate=energy")
@@ -554,7 +554,7 @@ def test_remedies_name_settings_that_exist() -> None:
             for name in re.findall(r"(?:smaller|larger|more) (\w+_\w+)", warning.remedy):
                 assert name in known, warning
             assert warning.remedy
-    judged = {name for name in checks.CHECKS if name not in told}
+    judged = {name for name in CHECKS if name not in told}
     assert judged <= {  # those without a limit, and those that are broken elsewhere in this file
         *("router entropy", "head cosine", "heads differ", "backbone norm", "norm over bound"),
         *("gate and energy", "gate and support", "evidence and support", "energy and support"),
@@ -613,7 +613,7 @@ class TestWords:
     def test_lines_fit_a_terminal(self, model: Model, history: Any) -> None:
         for health in (diagnosed(model, history=history), diagnosed(built("softmax"))):
             assert max(map(len, [*health.text().splitlines(), *health.brief().splitlines()])) <= 100
-            for name in checks.CHECKS:
+            for name in CHECKS:
                 assert name in health.text()
 
     def test_a_finding_by_name(self) -> None:
@@ -629,6 +629,6 @@ class TestWords:
 
 def test_limits_are_those_that_are_written_down() -> None:
     """The words of a finding and the limit that judges it do not drift apart."""
-    assert limits.CONFIDENT == 0.9
-    assert (limits.CLOSED, limits.NO_EVIDENCE, limits.GATE_EDGE) == (0.01, 0.01, 0.01)
-    assert limits.ENERGY_EDGE == 1e-4
+    assert checks.CONFIDENT == 0.9
+    assert (checks.GATE_CLOSED, checks.NO_EVIDENCE, checks.GATE_EDGE) == (0.01, 0.01, 0.01)
+    assert checks.ENERGY_EDGE == 1e-4

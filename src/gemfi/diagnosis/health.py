@@ -1,13 +1,14 @@
-"""What a diagnosis says: findings, and the health that they make up, in numbers and in words."""
+"""What a diagnosis says: findings, and the health of a model, in numbers and in words."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 WARNING, HEALTHY, PLAIN = "!", "✓", "·"
-"""Marks of a finding: outside its limit, within it, and without a limit to be held to."""
+"""Marks of a finding: outside its limit, within it, and without a limit."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Finding:
         healthy: False where it is outside its limit; True where it is within, or has none.
         meaning: what the number says, in one sentence.
         remedy: of a warning, which settings to change; otherwise empty.
-        limit: what is asked of the number, in words; empty where it is for information alone.
+        limit: what is asked of the number, in words; empty where it is reported only.
         unit: `share` is shown in percent, `number` as it is.
     """
 
@@ -68,7 +69,7 @@ class Health:
     @property
     def warnings(self) -> tuple[Finding, ...]:
         """The findings outside their limits."""
-        return tuple(each for each in self.findings if not each.healthy)
+        return tuple(finding for finding in self.findings if not finding.healthy)
 
     @property
     def healthy(self) -> bool:
@@ -77,9 +78,9 @@ class Health:
 
     def __getitem__(self, name: str) -> Finding:
         """The finding of a name."""
-        for each in self.findings:
-            if each.name == name:
-                return each
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
         raise KeyError(self.skipped.get(name, name))
 
     def __str__(self) -> str:
@@ -87,15 +88,14 @@ class Health:
 
     def reasons(self) -> dict[str, list[str]]:
         """Why something was skipped -> what was."""
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for name, why in self.skipped.items():
-            found.setdefault(why, []).append(name)
-        return found
+            names.setdefault(why, []).append(name)
+        return names
 
     def text(self) -> str:
         """Every finding in a line, each warning with its remedy below it, and what was skipped."""
-        lines = [self.title()]
-        lines += _lines(self.findings)
+        lines = [self.title(), *_lines(self.findings)]
         if self.skipped:
             lines.append("  Not measured")
             for why, names in self.reasons().items():
@@ -104,7 +104,7 @@ class Health:
 
     def brief(self) -> str:
         """The warnings in full, and the names of what is within its limit."""
-        within = [each.name for each in self.findings if each.mark == HEALTHY]
+        within = [finding.name for finding in self.findings if finding.mark == HEALTHY]
         lines = [self.title(), *_lines(self.warnings)]
         if within:
             lines += _wrapped(f"  {HEALTHY} ", within)
@@ -113,34 +113,29 @@ class Health:
     def title(self) -> str:
         """Model, data, and how many warnings there are."""
         count = len(self.warnings)
-        told = "no warning" if not count else f"{count} warning{'s' if count > 1 else ''}"
+        warnings = "no warning" if not count else f"{count} warning{'s' if count > 1 else ''}"
         inputs = f"{self.n:,} input{'' if self.n == 1 else 's'}"
-        return f"Health of {self.method} on {self.split} ({inputs}): {told}"
+        return f"Health of {self.method} on {self.split} ({inputs}): {warnings}"
 
 
 def _lines(findings: tuple[Finding, ...]) -> list[str]:
     """Mark, name, value, limit and meaning in columns."""
     if not findings:
         return []
-    name, value, limit = (
-        max(len(getattr(each, part)) for each in findings) for part in ("name", "shown", "limit")
-    )
+    rows = [(finding.name, finding.shown, finding.limit) for finding in findings]
+    name, value, limit = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = []
-    for each in findings:
-        cells = f"{each.name:<{name}}  {each.shown:>{value}}  {each.limit:<{limit}}"
-        lines.append(f"  {each.mark} {cells}  {each.meaning}")
-        if each.remedy:
-            lines.append(f"      remedy: {each.remedy}")
+    for finding in findings:
+        cells = f"{finding.name:<{name}}  {finding.shown:>{value}}  {finding.limit:<{limit}}"
+        lines.append(f"  {finding.mark} {cells}  {finding.meaning}")
+        if finding.remedy:
+            lines.append(f"      remedy: {finding.remedy}")
     return lines
 
 
 def _wrapped(first: str, names: list[str], width: int = 100) -> list[str]:
     """Names with commas between them, in lines of at most `width` that start below the first."""
-    indent = len(first) - len(first.lstrip()) + 2
-    lines = [first]
-    for index, name in enumerate(names):
-        word = name + ("," if index + 1 < len(names) else "")
-        if len(lines[-1]) + len(word) > width and lines[-1].strip():
-            lines.append(" " * indent)
-        lines[-1] += f"{word} "
-    return [line.rstrip() for line in lines]
+    below = " " * (len(first) - len(first.lstrip()) + 2)
+    text = first + ", ".join(name.replace(" ", "\xa0") for name in names)  # a name is not broken
+    lines = textwrap.wrap(text, width, subsequent_indent=below, break_on_hyphens=False)
+    return [line.replace("\xa0", " ") for line in lines]
