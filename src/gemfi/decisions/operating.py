@@ -50,7 +50,6 @@ class OperatingPoints:
         aurc: area under that curve, percent; lower is better.
         false_alarm: (n + 1,) levels of the first stage.
         detection: for each OOD-validation set, the share that is called unfamiliar at each level.
-        method: of the model.
         score: of the first stage.
         doubt: of the second.
     """
@@ -60,7 +59,6 @@ class OperatingPoints:
     aurc: float
     false_alarm: Floats
     detection: Mapping[str, Floats]
-    method: str
     score: str
     doubt: str
 
@@ -99,7 +97,6 @@ def operating_points(
         metrics.aurc(known.doubt, known.errors),
         levels,
         detection,
-        model.head.info.name,
         score,
         doubt,
     )

@@ -153,14 +153,16 @@ def layer_norms(model: Model) -> dict[str, tuple[float, float | None]]:
 
 
 class Measured(NamedTuple):
-    """A number, and what it says in one sentence."""
+    """A number, what it says in one sentence, and whether it is shown in percent."""
 
     value: float
     meaning: str
+    unit: Literal["number", "share"] = "number"
 
 
-def _share(flags: Tensor) -> float:
-    return float(flags.to(torch.float64).mean())
+def _share(flags: Tensor, meaning: str) -> Measured:
+    """The share of inputs, or values, that are flagged."""
+    return Measured(float(flags.to(torch.float64).mean()), meaning, "share")
 
 
 def _zero_evidence(subject: Subject, log_total: Tensor) -> Measured:
@@ -176,11 +178,11 @@ def _zero_evidence(subject: Subject, log_total: Tensor) -> Measured:
     total = log_total.exp()
     if belief.log_prior is not None:
         none = total <= (1 + NO_EVIDENCE) * mass * belief.log_prior.exp()
-        return Measured(_share(none), "inputs with α0 within 1 % of the prior's mass")
+        return _share(none, "inputs with α0 within 1 % of the prior's mass")
     flat = (belief.probs() * mass - 1).abs().amax(dim=-1) <= NO_EVIDENCE
     vacuous = flat & ((total / mass - 1).abs() <= NO_EVIDENCE)
     none = (total <= NO_EVIDENCE * mass) | vacuous
-    return Measured(_share(none), "inputs with α0 at most 1 % of C, or with α = 1")
+    return _share(none, "inputs with α0 at most 1 % of C, or with α = 1")
 
 
 def _confident_errors(subject: Subject) -> Measured | str:
@@ -190,7 +192,7 @@ def _confident_errors(subject: Subject) -> Measured | str:
         return "no input is misclassified"
     confidence = subject.belief.probs().amax(dim=-1)[subject.wrong]
     meaning = f"of {count} error{'' if count == 1 else 's'}, those with confidence 0.9 or more"
-    return Measured(_share(confidence >= CONFIDENT), meaning)
+    return _share(confidence >= CONFIDENT, meaning)
 
 
 def _heads_used(subject: Subject, heads: measures.Heads) -> Measured:
@@ -219,7 +221,7 @@ def _router_oscillation(subject: Subject, _heads: measures.Heads) -> Measured | 
     way = path.diff(dim=0).abs().sum() / 2
     net = (path[-1] - path[0]).abs().sum() / 2
     value = max(0.0, float(way - net) / (len(path) - 1))  # rounding can leave −1e-17
-    return Measured(value, "weight that goes there and back an epoch")
+    return Measured(value, "weight that goes there and back an epoch", "share")
 
 
 def _head_disagreement(subject: Subject, _heads: measures.Heads) -> Measured | str:
@@ -234,7 +236,7 @@ def _head_disagreement(subject: Subject, _heads: measures.Heads) -> Measured | s
     if entropy == 0:
         return "every head is wholly certain"
     value = float(dirichlet.disagreement(log_p, equal).mean()) / entropy
-    return Measured(value, "part of the entropy that is disagreement")
+    return Measured(value, "part of the entropy that is disagreement", "share")
 
 
 def _head_cosine(_subject: Subject, heads: measures.Heads) -> Measured:
@@ -242,7 +244,7 @@ def _head_cosine(_subject: Subject, heads: measures.Heads) -> Measured:
 
 
 def _heads_differ(_subject: Subject, heads: measures.Heads) -> Measured:
-    return Measured(heads.differ, "inputs on which the heads' classes differ")
+    return Measured(heads.differ, "inputs on which the heads' classes differ", "share")
 
 
 def _gate_saturation(subject: Subject, gate: Tensor) -> Measured:
@@ -252,20 +254,20 @@ def _gate_saturation(subject: Subject, gate: Tensor) -> Measured:
     1 on ID data.
     """
     if subject.gated_by_energy:
-        return Measured(_share(gate < GATE_CLOSED), "ID inputs with a gate below 0.01")
+        return _share(gate < GATE_CLOSED, "ID inputs with a gate below 0.01")
     low, high = subject.setting("gate_low", 0.0), subject.setting("gate_high", 1.0)
     edge = GATE_EDGE * (high - low)
-    value = _share((gate <= low + edge) | (gate >= high - edge))
-    return Measured(value, f"gate values within 1 % of the bounds {low:g}, {high:g}")
+    flat = (gate <= low + edge) | (gate >= high - edge)
+    return _share(flat, f"gate values within 1 % of the bounds {low:g}, {high:g}")
 
 
 def _energy_saturation(subject: Subject, energy: Tensor) -> Measured:
     """Share of energies with σ(E) within 1e-4 of 0 or 1, or with tanh, |E| within 1e-4 of 1."""
     if subject.setting("energy_tanh"):
         flat = energy.abs() >= 1 - ENERGY_EDGE
-        return Measured(_share(flat), "inputs with |tanh| of the energy within 1e-4 of 1")
+        return _share(flat, "inputs with |tanh| of the energy within 1e-4 of 1")
     flat = torch.sigmoid(-energy.abs()) <= ENERGY_EDGE
-    return Measured(_share(flat), "inputs with σ(E) within 1e-4 of 0 or 1")
+    return _share(flat, "inputs with σ(E) within 1e-4 of 0 or 1")
 
 
 def _correlation(meaning: str, _subject: Subject, first: Tensor, second: Tensor) -> Measured | str:
@@ -279,12 +281,20 @@ def _correlation(meaning: str, _subject: Subject, first: Tensor, second: Tensor)
     return Measured(value, meaning)
 
 
-def _temperature(field: str, name: str, divided: str, subject: Subject) -> Measured | str:
-    """A learned temperature of the head."""
-    log_temperature: Any = getattr(subject.model.head, field, None)
+def _temperature(subject: Subject) -> Measured | str:
+    """T of u = h(z)/T."""
+    log_temperature: Any = getattr(subject.model.head, "log_temperature", None)
     if log_temperature is None:
-        return f"the head has no {name}"
-    return Measured(math.exp(float(log_temperature.detach())), f"divides the {divided}")
+        return "the head has no temperature"
+    return Measured(math.exp(float(log_temperature.detach())), "divides the logits")
+
+
+def _energy_temperature(subject: Subject) -> Measured | str:
+    """The learned temperature of the energy."""
+    log_temperature: Any = getattr(subject.model.head, "log_energy_temperature", None)
+    if log_temperature is None:
+        return "the head has no energy temperature"
+    return Measured(math.exp(float(log_temperature.detach())), "divides the energy")
 
 
 def _norm_over_bound(subject: Subject) -> Measured | str:
@@ -299,18 +309,25 @@ def _norm_over_bound(subject: Subject) -> Measured | str:
     return Measured(ratios[name], f"largest: {name} has {norm:.2f}, bound {bound:g}")
 
 
-def _free_norm(prefix: str, none: str, subject: Subject) -> Measured | str:
-    """Largest norm of a layer that is not normalised; the reason `none` if there is no such layer.
+def _head_norm(subject: Subject) -> Measured | str:
+    """Largest norm of a layer of the head that is not normalised."""
+    return _free_norm(subject, "head.") or "the head has no layer that is not normalised"
 
-    That of the backbone has no limit, as batch norm rescales what follows.
-    """
+
+def _backbone_norm(subject: Subject) -> Measured | str:
+    """The same below the head; it has no limit, as batch norm rescales what follows."""
+    none = "the backbone has no layer of this library that is not normalised"
+    return _free_norm(subject, "backbone.") or none
+
+
+def _free_norm(subject: Subject, prefix: str) -> Measured | None:
     norms = {
         name: norm
         for name, (norm, bound) in subject.norms.items()
         if bound is None and name.startswith(prefix)
     }
     if not norms:
-        return none
+        return None
     name = max(norms, key=lambda layer: norms[layer])
     return Measured(norms[name], f"largest: {name}")
 
@@ -416,6 +433,10 @@ def _other_temperature(subject: Subject) -> str:
     return _either("a smaller learning_rate", fixed)
 
 
+_SLOWER = "a smaller learning_rate, or energy_scaled=false"
+_REFRESH = "spectral.refresh(model): the weights moved since the last one"
+
+
 # -- the table ------------------------------------------------------------------------------------
 
 Need = Literal["log_evidence", "heads", "gate", "energy", "distance"]
@@ -443,7 +464,6 @@ class Check:
             None for no such limit.
         most: the number should be at most this, likewise.
         remedy: which settings to change otherwise, or a function of the subject that says so.
-        unit: `share` is shown in percent, `number` as it is.
     """
 
     name: str
@@ -452,7 +472,6 @@ class Check:
     least: Limit = None
     most: Limit = None
     remedy: str | Callable[[Subject], str] = ""
-    unit: Literal["number", "share"] = "number"
 
     def __call__(self, subject: Subject) -> Finding | str:
         """The finding, or the reason why the number does not apply."""
@@ -463,7 +482,7 @@ class Check:
         measured = self.measure(subject, *parts.values())
         if isinstance(measured, str):
             return measured
-        value, meaning = measured
+        value, meaning, unit = measured
         least, most = (
             limit(subject) if callable(limit) else limit for limit in (self.least, self.most)
         )
@@ -474,150 +493,98 @@ class Check:
             remedy = ""
         elif callable(remedy):
             remedy = remedy(subject)
-        limits = self._in_words(least, most)
-        return Finding(self.name, value, healthy, meaning, remedy, limits, self.unit)
-
-    def _in_words(self, least: float | None, most: float | None) -> str:
-        if least is not None and most is not None:
-            return f"{least:g} to {most:g}"
-        words, limit = ("at least", least) if most is None else ("at most", most)
-        if limit is None:
-            return ""
-        return f"{words} {100 * limit:g} %" if self.unit == "share" else f"{words} {limit:g}"
+        return Finding(self.name, value, healthy, meaning, remedy, _range(low, high, unit), unit)
 
 
-CHECKS: Final[Mapping[str, Check]] = {
-    check.name: check
-    for check in (
-        Check(
-            "zero evidence",
-            _zero_evidence,
-            ("log_evidence",),
-            unit="share",
-            most=0.05,  # a twentieth may well be odd inputs; more are a dead region
-            remedy=_more_evidence,
-        ),
-        Check(
-            "confident errors",
-            _confident_errors,
-            unit="share",
-            # from a quarter on, no threshold on confidence would catch them
-            most=lambda subject: 0.25 if int(subject.wrong.sum()) >= FEWEST_ERRORS else None,
-            remedy=_fewer_confident_errors,
-        ),
-        Check(
-            "heads used",
-            _heads_used,
-            ("heads",),
-            # a quarter of the heads beyond the first: with three heads, 1.5 of them
-            least=lambda subject: 1 + 0.25 * (subject.components - 1),
-            remedy=_more_heads,
-        ),
-        Check("router entropy", _router_entropy, ("heads",)),
-        Check(
-            "router oscillation",
-            _router_oscillation,
-            ("heads",),
-            unit="share",
-            most=0.05,  # a twentieth of the weight that moves there and back is no settling
-            remedy=_calmer_training,
-        ),
-        Check(
-            "head disagreement",
-            _head_disagreement,
-            ("heads",),
-            unit="share",
-            least=0.002,  # below a five-hundredth the heads say one and the same
-            remedy=_other_heads,
-        ),
-        Check("head cosine", _head_cosine, ("heads",)),
-        Check("heads differ", _heads_differ, ("heads",), unit="share"),
-        Check(
-            "gate saturation",
-            _gate_saturation,
-            ("gate",),
-            unit="share",
-            # the energy's gate: on the data that set it, a twentieth is below a half, no more;
-            # a learned gate: from half of the values on, it is a switch and not a gate
-            most=lambda subject: 0.05 if subject.gated_by_energy else 0.5,
-            remedy=_freer_gate,
-        ),
-        Check(
-            "energy saturation",
-            _energy_saturation,
-            ("energy",),
-            unit="share",
-            most=0.5,  # from half on, the router and the gate see a constant
-            remedy=_flatter_energy,
-        ),
-        Check(
-            "energy and support",
-            partial(_correlation, "rank correlation of energy and distance to data"),
-            ("energy", "distance"),
-            # Among familiar inputs distances hardly differ, and an energy that tells unfamiliar
-            # ones apart with an AUROC of 99 has 0.1 to 0.3 there; below zero it learnt nothing.
-            least=0.0,
-            remedy=_better_energy,
-        ),
-        Check(
-            "gate and energy",
-            partial(_correlation, "rank correlation of gate and energy"),
-            ("gate", "energy"),
-            most=-FOLLOWS,
-            remedy=_better_gate,
-        ),
-        Check(
-            "gate and support",
-            partial(_correlation, "rank correlation of gate and distance to data"),
-            ("gate", "distance"),
-            # the energy's gate falls with the energy by construction: judged there, and not twice
-            most=lambda subject: None if subject.gated_by_energy else -FOLLOWS,
-            remedy=_better_gate,
-        ),
-        Check(
-            "evidence and support",
-            partial(_correlation, "rank correlation of evidence and distance"),
-            ("log_evidence", "distance"),
-            most=FOLLOWS,  # less than the energy: evidence may stay as it is away from the data
-            remedy=_less_evidence_outside,
-        ),
-        Check(
-            "temperature",
-            partial(_temperature, "log_temperature", "temperature", "logits"),
-            # outside, logits are all at their clip, or all alike, whatever the features say
-            least=0.01,
-            most=10.0,
-            remedy=_other_temperature,
-        ),
-        Check(
-            "energy temperature",
-            partial(_temperature, "log_energy_temperature", "energy temperature", "energy"),
-            least=0.01,
-            most=10.0,
-            remedy="a smaller learning_rate, or energy_scaled=false",
-        ),
-        Check(
-            "norm over bound",
-            _norm_over_bound,
-            most=1.05,  # power iteration leaves a few percent
-            remedy="spectral.refresh(model): the weights moved since the last one",
-        ),
-        Check(
-            "head norm",
-            partial(_free_norm, "head.", "the head has no layer that is not normalised"),
-            most=10.0,  # features a tenth apart may then differ by a whole logit
-            remedy=_smaller_norm,
-        ),
-        Check(
-            "backbone norm",
-            partial(
-                _free_norm,
-                "backbone.",
-                "the backbone has no layer of this library that is not normalised",
-            ),
-        ),
-    )
-}
+def _range(low: float, high: float, unit: str) -> str:
+    """The limits of a finding in words; empty without any."""
+    if math.isfinite(low) and math.isfinite(high):
+        return f"{low:g} to {high:g}"
+    words, limit = ("at most", high) if math.isfinite(high) else ("at least", low)
+    if math.isinf(limit):
+        return ""
+    return f"{words} {100 * limit:g} %" if unit == "share" else f"{words} {limit:g}"
+
+
+_TABLE: Final = (
+    # A twentieth may well be odd inputs; more are a dead region.
+    Check("zero evidence", _zero_evidence, ("log_evidence",), most=0.05, remedy=_more_evidence),
+    # From a quarter on, no threshold on confidence would catch them.
+    Check(
+        "confident errors",
+        _confident_errors,
+        most=lambda subject: 0.25 if int(subject.wrong.sum()) >= FEWEST_ERRORS else None,
+        remedy=_fewer_confident_errors,
+    ),
+    # A quarter of the heads beyond the first: with three heads, 1.5 of them.
+    Check(
+        "heads used",
+        _heads_used,
+        ("heads",),
+        least=lambda subject: 1 + 0.25 * (subject.components - 1),
+        remedy=_more_heads,
+    ),
+    Check("router entropy", _router_entropy, ("heads",)),
+    # A twentieth of the weight that moves there and back is no settling.
+    Check("router oscillation", _router_oscillation, ("heads",), None, 0.05, _calmer_training),
+    # Below a five-hundredth the heads say one and the same.
+    Check("head disagreement", _head_disagreement, ("heads",), 0.002, remedy=_other_heads),
+    Check("head cosine", _head_cosine, ("heads",)),
+    Check("heads differ", _heads_differ, ("heads",)),
+    # The energy's gate: on the data that set it, a twentieth is below a half, no more. A learned
+    # gate: from half of the values on, it is a switch and not a gate.
+    Check(
+        "gate saturation",
+        _gate_saturation,
+        ("gate",),
+        most=lambda subject: 0.05 if subject.gated_by_energy else 0.5,
+        remedy=_freer_gate,
+    ),
+    # From half on, the router and the gate see a constant.
+    Check("energy saturation", _energy_saturation, ("energy",), None, 0.5, _flatter_energy),
+    # Among familiar inputs distances hardly differ, and an energy that tells unfamiliar ones apart
+    # with an AUROC of 99 has 0.1 to 0.3 there. Below zero it has learnt nothing.
+    Check(
+        "energy and support",
+        partial(_correlation, "rank correlation of energy and distance to data"),
+        ("energy", "distance"),
+        least=0.0,
+        remedy=_better_energy,
+    ),
+    Check(
+        "gate and energy",
+        partial(_correlation, "rank correlation of gate and energy"),
+        ("gate", "energy"),
+        most=-FOLLOWS,
+        remedy=_better_gate,
+    ),
+    # The energy's gate falls with the energy by construction: it is judged there, and not twice.
+    Check(
+        "gate and support",
+        partial(_correlation, "rank correlation of gate and distance to data"),
+        ("gate", "distance"),
+        most=lambda subject: None if subject.gated_by_energy else -FOLLOWS,
+        remedy=_better_gate,
+    ),
+    # Less is asked than of the energy: evidence may stay as it is away from the data.
+    Check(
+        "evidence and support",
+        partial(_correlation, "rank correlation of evidence and distance"),
+        ("log_evidence", "distance"),
+        most=FOLLOWS,
+        remedy=_less_evidence_outside,
+    ),
+    # Outside these, logits are all at their clip, or all alike, whatever the features say.
+    Check("temperature", _temperature, (), 0.01, 10.0, _other_temperature),
+    Check("energy temperature", _energy_temperature, (), 0.01, 10.0, _SLOWER),
+    # Power iteration leaves a few percent.
+    Check("norm over bound", _norm_over_bound, most=1.05, remedy=_REFRESH),
+    # Features a tenth apart may differ by a whole logit above this.
+    Check("head norm", _head_norm, most=10.0, remedy=_smaller_norm),
+    Check("backbone norm", _backbone_norm),
+)
+
+CHECKS: Final[Mapping[str, Check]] = {check.name: check for check in _TABLE}
 """Name of a finding -> its check, in the order in which they are reported."""
 
 
