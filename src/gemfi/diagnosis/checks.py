@@ -283,7 +283,7 @@ def _correlation(meaning: str, _subject: Subject, first: Tensor, second: Tensor)
 
 def _temperature(subject: Subject) -> Measured | str:
     """T of u = h(z)/T."""
-    log_temperature: Any = getattr(subject.model.head, "log_temperature", None)
+    log_temperature: Tensor | None = getattr(subject.model.head, "log_temperature", None)
     if log_temperature is None:
         return "the head has no temperature"
     return Measured(math.exp(float(log_temperature.detach())), "divides the logits")
@@ -291,7 +291,7 @@ def _temperature(subject: Subject) -> Measured | str:
 
 def _energy_temperature(subject: Subject) -> Measured | str:
     """The learned temperature of the energy."""
-    log_temperature: Any = getattr(subject.model.head, "log_energy_temperature", None)
+    log_temperature: Tensor | None = getattr(subject.model.head, "log_energy_temperature", None)
     if log_temperature is None:
         return "the head has no energy temperature"
     return Measured(math.exp(float(log_temperature.detach())), "divides the energy")
@@ -433,10 +433,6 @@ def _other_temperature(subject: Subject) -> str:
     return _either("a smaller learning_rate", fixed)
 
 
-_SLOWER = "a smaller learning_rate, or energy_scaled=false"
-_REFRESH = "spectral.refresh(model): the weights moved since the last one"
-
-
 # -- the table ------------------------------------------------------------------------------------
 
 Need = Literal["log_evidence", "heads", "gate", "energy", "distance"]
@@ -526,7 +522,13 @@ _TABLE: Final = (
     ),
     Check("router entropy", _router_entropy, ("heads",)),
     # A twentieth of the weight that moves there and back is no settling.
-    Check("router oscillation", _router_oscillation, ("heads",), None, 0.05, _calmer_training),
+    Check(
+        "router oscillation",
+        _router_oscillation,
+        ("heads",),
+        most=0.05,
+        remedy=_calmer_training,
+    ),
     # Below a five-hundredth the heads say one and the same.
     Check("head disagreement", _head_disagreement, ("heads",), 0.002, remedy=_other_heads),
     Check("head cosine", _head_cosine, ("heads",)),
@@ -541,7 +543,7 @@ _TABLE: Final = (
         remedy=_freer_gate,
     ),
     # From half on, the router and the gate see a constant.
-    Check("energy saturation", _energy_saturation, ("energy",), None, 0.5, _flatter_energy),
+    Check("energy saturation", _energy_saturation, ("energy",), most=0.5, remedy=_flatter_energy),
     # Among familiar inputs distances hardly differ, and an energy that tells unfamiliar ones apart
     # with an AUROC of 99 has 0.1 to 0.3 there. Below zero it has learnt nothing.
     Check(
@@ -575,10 +577,21 @@ _TABLE: Final = (
         remedy=_less_evidence_outside,
     ),
     # Outside these, logits are all at their clip, or all alike, whatever the features say.
-    Check("temperature", _temperature, (), 0.01, 10.0, _other_temperature),
-    Check("energy temperature", _energy_temperature, (), 0.01, 10.0, _SLOWER),
+    Check("temperature", _temperature, least=0.01, most=10.0, remedy=_other_temperature),
+    Check(
+        "energy temperature",
+        _energy_temperature,
+        least=0.01,
+        most=10.0,
+        remedy="a smaller learning_rate, or energy_scaled=false",
+    ),
     # Power iteration leaves a few percent.
-    Check("norm over bound", _norm_over_bound, most=1.05, remedy=_REFRESH),
+    Check(
+        "norm over bound",
+        _norm_over_bound,
+        most=1.05,
+        remedy="spectral.refresh(model): the weights moved since the last one",
+    ),
     # Features a tenth apart may differ by a whole logit above this.
     Check("head norm", _head_norm, most=10.0, remedy=_smaller_norm),
     Check("backbone norm", _backbone_norm),
