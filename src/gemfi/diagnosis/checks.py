@@ -19,12 +19,10 @@ from torch import Tensor
 from gemfi import dirichlet, losses
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
-from gemfi.detectors.knn import knn_distance
+from gemfi.detectors import knn_distance, observe
 from gemfi.diagnosis import measures
 from gemfi.diagnosis.health import Finding, Health
-from gemfi.methods import GEM, Head
 from gemfi.model import Model
-from gemfi.modes import evaluating
 from gemfi.outliers import NONE, OutlierConfig
 from gemfi.spectral import SpectralLayer
 
@@ -41,7 +39,7 @@ GATE_EDGE: Final = 0.01
 GATE_CLOSED: Final = 0.01
 """An energy's gate below this leaves a hundredth of the evidence."""
 ENERGY_EDGE: Final = 1e-4
-"""σ(E) or tanh this close to a bound tells two energies apart no longer."""
+"""σ(E) this close to a bound tells two energies apart no longer."""
 FOLLOWS: Final = 0.2
 """Rank correlation from which one number follows another: 4 % of the variance of the ranks."""
 FEWEST_INPUTS: Final = 20
@@ -49,7 +47,6 @@ FEWEST_INPUTS: Final = 20
 NEIGHBOURS: Final = 10
 """The neighbour whose distance measures support."""
 
-_BATCH = 512
 _ITERATIONS = 100  # of the power iteration, which leaves a convolution's norm within 1 %
 
 
@@ -62,8 +59,7 @@ class Subject:
 
     Attributes:
         model: in evaluation mode or not; only its weights are looked at.
-        belief: on the inputs, in float64.
-        energy: (N,) the learned energy, whichever one the belief reports; None without one.
+        belief: on the inputs, in float64, as `model.predict` returns it.
         labels: (N,) of the inputs.
         distance: (N,) to the training features; None without a reference.
         norms: layer -> the largest norm of its operators, and the bound where it is normalised.
@@ -72,7 +68,6 @@ class Subject:
 
     model: Model
     belief: Belief
-    energy: Tensor | None
     labels: Tensor
     distance: Tensor | None
     norms: Mapping[str, tuple[float, float | None]]
@@ -89,19 +84,19 @@ class Subject:
         return None if self.components == 1 else measures.heads(self.belief)
 
     @property
-    def log_gate(self) -> Tensor | None:
-        """Log of the gate (N, 1) or (N, C), wherever it acts; None without one."""
-        return self.belief.extra.get("log_gate", self.belief.log_gate)
+    def energy(self) -> Tensor | None:
+        """The learned energy (N,); None without one."""
+        return self.belief.energy
 
     @property
     def gate(self) -> Tensor | None:
-        """The gate itself."""
-        return None if self.log_gate is None else self.log_gate.exp()
+        """The gate (N, 1) or (N, C); None without one."""
+        return None if self.belief.log_gate is None else self.belief.log_gate.exp()
 
     @property
     def gated_by_energy(self) -> bool:
-        """Whether the gate is a function of the energy alone, and not learned."""
-        return bool(self.setting("gate") == "energy")
+        """Whether the gate follows from the energy and scales the evidence; others are learned."""
+        return self.belief.log_gate is not None and self.belief.log_gate.shape[1] == 1
 
     @property
     def log_evidence(self) -> Tensor | None:
@@ -121,20 +116,6 @@ class Subject:
         """
         chosen: dict[str, float] = getattr(self.model.head, "weights", {})
         return chosen.get(name, getattr(self.model.head.config, name, default))
-
-
-@torch.no_grad()
-def ask(head: Head, z: Tensor) -> tuple[Belief, Tensor | None]:
-    """The belief on features (N, D) and the learned energy (N,), in evaluation mode."""
-    head = evaluating(head)
-    beliefs, energies = [], []
-    for rows in torch.split(z, _BATCH):
-        belief: Belief = head(rows)
-        learned = head.parts(rows).energy if isinstance(head, GEM) else belief.energy
-        beliefs.append(belief)
-        energies += [] if learned is None else [learned]
-    energy = torch.cat(energies).to(torch.float64) if energies else None
-    return Belief.cat(beliefs).to(torch.float64), energy
 
 
 def layer_norms(model: Model) -> dict[str, tuple[float, float | None]]:
@@ -173,8 +154,8 @@ def _zero_evidence(subject: Subject, log_total: Tensor) -> Measured:
     it is closed, that is `gate saturation`.
     """
     belief, mass = subject.belief, float(subject.belief.log_p.shape[-1])
-    if subject.log_gate is not None and subject.gated_by_energy:
-        log_total = log_total - subject.log_gate.squeeze(1)
+    if belief.log_gate is not None and subject.gated_by_energy:
+        log_total = log_total - belief.log_gate.squeeze(1)
     total = log_total.exp()
     if belief.log_prior is not None:
         none = total <= (1 + NO_EVIDENCE) * mass * belief.log_prior.exp()
@@ -261,11 +242,8 @@ def _gate_saturation(subject: Subject, gate: Tensor) -> Measured:
     return _share(flat, f"gate values within 1 % of the bounds {low:g}, {high:g}")
 
 
-def _energy_saturation(subject: Subject, energy: Tensor) -> Measured:
-    """Share of energies with σ(E) within 1e-4 of 0 or 1, or with tanh, |E| within 1e-4 of 1."""
-    if subject.setting("energy_tanh"):
-        flat = energy.abs() >= 1 - ENERGY_EDGE
-        return _share(flat, "inputs with |tanh| of the energy within 1e-4 of 1")
+def _energy_saturation(_subject: Subject, energy: Tensor) -> Measured:
+    """Share of energies with σ(E) within 1e-4 of 0 or 1."""
     flat = torch.sigmoid(-energy.abs()) <= ENERGY_EDGE
     return _share(flat, "inputs with σ(E) within 1e-4 of 0 or 1")
 
@@ -346,6 +324,13 @@ def _changed(subject: Subject, name: str, direction: str) -> str:
     return "" if value is None else f"{name} {direction} {value:g}"
 
 
+def _set(subject: Subject, setting: str) -> str:
+    """Such as `sn=true`; empty if the method has no such setting, or has that value already."""
+    name, _, value = setting.partition("=")
+    now = subject.setting(name, value)
+    return "" if str(now).lower() == value else setting
+
+
 def _more_evidence(subject: Subject) -> str:
     evidence = subject.setting("evidence")
     dying = evidence in ("relu", "softplus")
@@ -366,16 +351,14 @@ def _more_heads(subject: Subject) -> str:
     weight = subject.setting("pi_entropy")
     if weight is None:
         return "fewer components: the others are not used"
-    if weight == 0:
-        return "pi_entropy=0.1"
-    return _either(_changed(subject, "pi_entropy", "above"), "pi_balance=0.1")
+    return "pi_entropy=0.1" if weight == 0 else f"pi_entropy above {weight:g}"
 
 
 def _other_heads(subject: Subject) -> str:
-    repulsion = _changed(subject, "repulsion", "above")
-    if not repulsion:
+    fewer = _set(subject, "num_components=1")
+    if not fewer:
         return "fewer components, or members that are trained apart"
-    return _either(repulsion, "sizes=paper", "num_components=1")
+    return _either(_set(subject, "sizes=paper"), _changed(subject, "dropout", "above"), fewer)
 
 
 def _calmer_training(subject: Subject) -> str:
@@ -385,22 +368,26 @@ def _calmer_training(subject: Subject) -> str:
 
 def _freer_gate(subject: Subject) -> str:
     if subject.gated_by_energy:
-        weight = subject.setting("ebm_weight", 0.0)
-        return f"ebm_weight above {weight:g}, or train with validation data like these"
+        return _either(
+            _changed(subject, "ebm_weight", "above"), "train with validation data like these"
+        )
     if subject.setting("gate_bound") == "clamp":
         return "gate_bound=sigmoid (a clamp has no gradient at its bounds)"
-    return "gate=energy, or sn=true"
+    return _either("gate=energy", _set(subject, "sn=true"))
 
 
 def _flatter_energy(subject: Subject) -> str:
-    if subject.setting("energy_tanh"):
-        return _either(_changed(subject, "energy_desaturate", "below"), "energy_tanh=false")
-    return "ebm_clip=5, or sn=true"
+    return _either(
+        _set(subject, "ebm_clip=5.0"),
+        _set(subject, "sn=true"),
+        _changed(subject, "dropout", "above"),
+        "more weight_decay",
+    )
 
 
 def _better_energy(subject: Subject) -> str:
-    if not subject.setting("ebm", default=True):
-        return "ebm=true: without it the energy learns nothing"
+    if subject.setting("ebm_weight") == 0:
+        return "ebm_weight=0.03: without it the energy learns nothing"
     outliers: OutlierConfig = subject.setting("outliers", NONE)
     if outliers.kind != "halo":
         return f"outliers.kind=halo (now {outliers.kind})"
@@ -419,18 +406,15 @@ def _less_evidence_outside(subject: Subject) -> str:
         return "a method with a term on outliers, such as gem-fi"
     if outliers.kind != "halo":
         return f"outliers.kind=halo (now {outliers.kind})"
-    if subject.setting("gate") not in (None, "energy"):
-        return "gate=energy"
-    return "more epochs, or kl_weight above 0"
+    return _either(_set(subject, "gate=energy"), "more epochs", "kl_weight above 0")
 
 
 def _smaller_norm(subject: Subject) -> str:
-    return _either("sn=true" if subject.setting("sn") is False else "", "more weight_decay")
+    return _either(_set(subject, "sn=true"), "more weight_decay")
 
 
-def _other_temperature(subject: Subject) -> str:
-    fixed = "temperature_learned=false" if subject.setting("temperature_learned") else ""
-    return _either("a smaller learning_rate", fixed)
+def _slower_energy(subject: Subject) -> str:
+    return _either("a smaller learning_rate", _set(subject, "energy_scaled=false"))
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -577,13 +561,13 @@ _TABLE: Final = (
         remedy=_less_evidence_outside,
     ),
     # Outside these, logits are all at their clip, or all alike, whatever the features say.
-    Check("temperature", _temperature, least=0.01, most=10.0, remedy=_other_temperature),
+    Check("temperature", _temperature, least=0.01, most=10.0, remedy="a smaller learning_rate"),
     Check(
         "energy temperature",
         _energy_temperature,
         least=0.01,
         most=10.0,
-        remedy="a smaller learning_rate, or energy_scaled=false",
+        remedy=_slower_energy,
     ),
     # Power iteration leaves a few percent.
     Check(
@@ -624,14 +608,14 @@ def diagnose(
     require_role(split, (Role.VALIDATION, Role.TEST), "a diagnosis as ID data")
     if reference is not None:
         require_role(reference, (Role.TRAIN,), "a diagnosis as reference")
-    z = model.embed(split)
-    belief, energy = ask(model.head, z)
-    distance = None
+    observed, distance = observe(model, split), None
     if reference is not None:
         known = model.embed(reference)
-        distance = knn_distance(z, known, min(NEIGHBOURS, len(known))).to(torch.float64)
+        distance = knn_distance(observed.features, known, min(NEIGHBOURS, len(known))).to(
+            torch.float64
+        )
     norms = layer_norms(model)
-    subject = Subject(model, belief, energy, split.labels, distance, norms, history)
+    subject = Subject(model, observed.belief, split.labels, distance, norms, history)
     results = {name: check(subject) for name, check in CHECKS.items()}
     return Health(
         method=model.head.info.name,

@@ -97,8 +97,7 @@ def support(belief: Belief, distance: Tensor) -> Support:
         return None if first is None or second is None else rank_correlation(first, second)
 
     evidence = None if belief.log_evidence is None else -scores.evidence(belief)
-    log_gate = belief.extra.get("log_gate", belief.log_gate)
-    gate = None if log_gate is None else log_gate.exp().mean(dim=1)
+    gate = None if belief.log_gate is None else belief.log_gate.exp().mean(dim=1)
     ungated = dirichlet.log_mixture(belief.log_p, belief.log_weight).argmax(dim=-1)
     changed = (ungated != belief.labels()).to(torch.float64)
     return Support(
