@@ -18,9 +18,19 @@ from gemfi.methods.daedl import DAEDLConfig
 from gemfi.methods.gem import GEM
 from gemfi.model import Model, build_model
 from gemfi.outliers import NONE, VOS
-from gemfi_bench.figures import FIGURES, architecture, diagram
-from gemfi_bench.figures.diagram import Arrow, Box, Diagram
-from gemfi_bench.figures.layers import layer_lines, norms_line, power, sample_line, sizes_line
+from gemfi_bench.figures import FIGURES, architecture
+from gemfi_bench.figures.architecture import (
+    PAGE_WIDTH,
+    Box,
+    Diagram,
+    draw_diagrams,
+    fitting,
+    layer_lines,
+    norms_line,
+    power,
+    sample_line,
+    sizes_line,
+)
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
 
@@ -39,7 +49,7 @@ def boxes(config: GEMConfig = OURS) -> dict[str, Box]:
 
 
 def arrows(config: GEMConfig) -> set[tuple[str, str]]:
-    return {(each.source, each.target) for each in architecture.gem_diagram(gem(config)).arrows}
+    return set(architecture.gem_diagram(gem(config)).arrows)
 
 
 CONFIGS = {
@@ -210,32 +220,33 @@ class TestDrawing:
     @pytest.mark.parametrize("name", CONFIGS)
     def test_boxes_are_apart_and_on_the_page(self, name: str) -> None:
         shown = architecture.gem_diagram(gem(CONFIGS[name]))
-        height = diagram.diagram_height(shown)
-        places = diagram.frames(shown, height)
+        height = shown.height
+        places = shown.frames(height)
         for first, second in combinations(places.values(), 2):
             beside = first.right <= second.left or second.right <= first.left
             above = first.bottom >= second.top or second.bottom >= first.top
             assert beside or above
         for place in places.values():
-            assert place.left < place.right <= diagram.page_width()
+            assert place.left < place.right <= PAGE_WIDTH
             assert -1e-9 <= place.bottom < place.top <= height + 1e-9
 
     @pytest.mark.parametrize("name", CONFIGS)
     def test_arrows_end_at_their_boxes_and_cross_none(self, name: str) -> None:
         shown = architecture.gem_diagram(gem(CONFIGS[name]))
-        for arrow in shown.arrows:
-            source, target = shown.boxes[arrow.source], shown.boxes[arrow.target]
-            if arrow.row is None:
+        for ends in shown.arrows:
+            source, target = (shown.boxes[key] for key in ends)
+            row = shown.row_of(*ends)
+            if row is None:
                 assert source.columns[0] <= target.columns[0] <= source.columns[1]
                 assert 1 in (target.rows[0] - source.rows[1], source.rows[0] - target.rows[1])
                 continue
             for box in (source, target):
-                assert box.rows[0] <= arrow.row <= box.rows[1]
+                assert box.rows[0] <= row <= box.rows[1]
             passed = [
                 box
                 for box in shown.boxes.values()
                 if source.columns[1] < box.columns[0] < target.columns[0]
-                and box.rows[0] <= arrow.row <= box.rows[1]
+                and box.rows[0] <= row <= box.rows[1]
             ]
             assert passed == []
 
@@ -243,7 +254,7 @@ class TestDrawing:
     def test_every_text_is_inside_its_box_and_large_enough(self, name: str) -> None:
         model = gem(CONFIGS[name])
         with styled():
-            figure = diagram.draw_diagrams({"title": architecture.gem_diagram(model)})
+            figure = draw_diagrams({"title": architecture.gem_diagram(model)})
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
         renderer: Any = canvas.get_renderer()
@@ -254,7 +265,8 @@ class TestDrawing:
             if isinstance(patch, FancyBboxPatch)
         ]
         centred = [text for text in axes.texts if text.get_ha() == "center"]
-        assert len(centred) == len(architecture.gem_diagram(model).texts())
+        boxes = architecture.gem_diagram(model).boxes.values()
+        assert len(centred) == sum(1 + len(box.lines) for box in boxes)
         for text in centred:
             extent = text.get_window_extent(renderer)
             assert text.get_fontsize() >= 5.4, text.get_text()
@@ -265,16 +277,18 @@ class TestDrawing:
             ), text.get_text()  # fmt: skip
 
     def test_a_long_text_is_made_smaller(self) -> None:
-        assert diagram.fitting("short", 6.0, 2.0) == 6.0
-        smaller = diagram.fitting("a text that is rather long", 6.0, 1.0)
+        assert fitting("short", 6.0, 2.0) == 6.0
+        smaller = fitting("a text that is rather long", 6.0, 1.0)
         assert 4.5 < smaller < 6.0
-        assert diagram.fitting("a text that is rather long", smaller, 1.0) == pytest.approx(
+        assert fitting("a text that is rather long", smaller, 1.0) == pytest.approx(
             smaller, rel=0.01
         )
 
     def test_an_arrow_needs_its_boxes(self) -> None:
+        diagram = Diagram()
+        diagram.add("a", "a", 0, 0)
         with pytest.raises(InputError, match="an arrow leads to 'b', which is no box"):
-            Diagram({"a": Box("a", (0, 0), (0, 0))}, [Arrow("a", "b", 0)])
+            diagram.connect("a", "b")
 
 
 class TestFromRecords:

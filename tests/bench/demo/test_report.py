@@ -11,11 +11,9 @@ import torch
 
 import gemfi
 from gemfi import metrics, scores
-from gemfi_bench.demo.captions import CAPTIONS, listed
-from gemfi_bench.demo.report import render_report
-from gemfi_bench.demo.runner import Run
-from gemfi_bench.demo.table import columns, datasets, shown
+from gemfi_bench.demo import CAPTIONS, columns, datasets, listed, render_report, shown
 from gemfi_bench.style import method_label
+from gemfi_bench.toys import Run
 
 FACTS = {"seed": 3, "quick": True, "seconds": 12.5}
 VOID = {"meta", "link", "img", "br"}
