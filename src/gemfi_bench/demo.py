@@ -25,8 +25,19 @@ from gemfi.errors import InputError
 from gemfi.scores import SCORES, score_label
 from gemfi_bench.page import document, dot, picture, scrolling
 from gemfi_bench.page import facts as fact_list
-from gemfi_bench.style import KEPT, SHOWN, method_color, method_label
-from gemfi_bench.toys import DIGITS, LINE, MOONS, PLANS, Plan, Run, aurocs, run_demo
+from gemfi_bench.style import SHOWN, method_color, method_label
+from gemfi_bench.toys import (
+    DIGITS,
+    LINE,
+    LINE_TEXT,
+    MOONS,
+    MOONS_TEXT,
+    PLANS,
+    Plan,
+    Run,
+    aurocs,
+    run_demo,
+)
 
 WIDTH: Final = 8.0
 """Of the figures, in inches."""
@@ -315,13 +326,13 @@ class Caption:
 
     Attributes:
         title: a few words.
-        text: what to see; every number comes from the runs.
-        alt: for those who cannot see the picture.
+        text: what to see.
+        numbers: the numbers of the runs, in sentences.
     """
 
     title: str
     text: str
-    alt: str
+    numbers: str
 
 
 def listed(names: Sequence[str]) -> str:
@@ -334,76 +345,53 @@ def _by_method(runs: Sequence[Run], value: Callable[[Run], str]) -> str:
     return ", ".join(f"{method_label(run.plan.method)} {value(run)}" for run in runs)
 
 
-def _names(runs: Sequence[Run]) -> str:
-    return listed([method_label(run.plan.method) for run in runs])
+def _areas(runs: Sequence[Run], score: scores.Score) -> str:
+    """The AUROC of each method and OOD set by a score; sets are named where there are several."""
 
+    def of_run(run: Run) -> str:
+        by_set = aurocs(run, score)
+        if len(by_set) == 1:
+            return next(iter(by_set.values()))
+        return listed([f"{value} ({name})" for name, value in by_set.items()])
 
-def _areas(run: Run, score: scores.Score) -> str:
-    """The AUROC of each OOD set by a score, named where there are several."""
-    by_set = aurocs(run, score)
-    if len(by_set) == 1:
-        return next(iter(by_set.values()))
-    return listed([f"{value} ({name})" for name, value in by_set.items()])
+    return _by_method(runs, of_run)
 
 
 def _two_moons(runs: Sequence[Run]) -> Caption:
-    entropy = _by_method(runs, lambda run: _areas(run, scores.entropy))
-    evidence = _by_method(runs, lambda run: _areas(run, scores.evidence))
-    with_rho = [run for run in runs if run.evaluation.belief.log_rho is not None]
-    density = (
-        f"the evidence of {_names(with_rho)} includes the density scaler ρ, which here looks at "
-        "raw features and not, as by default, at unit-norm ones, and the gate of its energy "
-        "(chosen on OOD-validation data)"
-        if with_rho
-        else "none of these methods has a density scaler"
-    )
-    # DAEDL multiplies logits by a density, so that its probabilities feel it
-    but = " but in DAEDL" if any(run.plan.method == "daedl" for run in runs) else ""
-    areas = f"AUROC of the unseen cluster by entropy: {entropy}; by evidence: {evidence}."
     total = len(runs[0].task.train)
     return Caption(
         "Two moons.",
-        f"Brighter is more uncertain. The white line is the threshold that keeps {KEPT} % of the "
-        "test points: what is brighter than the line would be flagged. The entropy is that of the "
-        f"predicted probabilities, in which no density takes part{but}; {density}. Evidence is "
-        f"shown as a multiple of what the method has at its median test point. {areas} 50 is "
-        "chance; below it, a method is surer of the cluster than of the test points. The colours "
-        "of the evidence end where the test points and the cluster do; "
+        f"A column a method; {MOONS_TEXT} The density looks at raw features here and not, as by "
+        "default, at unit-norm ones (chosen on OOD-validation data); in DAEDL the probabilities "
+        "feel it too. The colours of the evidence end where the test points and the cluster do; "
         f"{min(SHOWN, total)} of {total} training points are drawn.",
-        f"Maps of uncertainty over the plane, one column each for {_names(runs)}: predictive "
-        f"entropy above, total evidence below. {areas}",
+        f"AUROC of the unseen cluster by entropy: {_areas(runs, scores.entropy)}; by evidence: "
+        f"{_areas(runs, scores.evidence)}. 50 is chance; below it, a method is surer of the "
+        "cluster than of the test points.",
     )
 
 
 def _line(runs: Sequence[Run]) -> Caption:
-    evidence = _by_method(runs, lambda run: _areas(run, scores.evidence))
     accuracy = _by_method(runs, lambda run: shown(run.evaluation.classification["accuracy"]))
+    ticks = min(SHOWN, len(runs[0].task.train))
     return Caption(
         "One dimension.",
-        "Top: the predicted probability of class 1 and the true one (dashed; there is no truth "
-        "where there are no data). Thin lines are the heads of a mixture, as strong as their "
-        f"weight; ticks are training points ({min(SHOWN, len(runs[0].task.train))} shown), "
-        "class 1 above and class 0 below. Middle: the entropy of the prediction, split exactly "
-        "into its aleatoric part, the doubt within heads and the disagreement between them. "
-        "Bottom: evidence as a multiple of that at the median test point. Between 2 and 3 both "
-        "classes are equally likely, so the best possible accuracy is 91.7 (11 in 12); here: "
-        f"{accuracy}. AUROC of the unseen inputs by evidence: {evidence}.",
-        f"Curves over x for {_names(runs)}: predicted and true probability of class 1, the split "
-        f"of uncertainty, and evidence. AUROC by evidence: {evidence}.",
+        f"{LINE_TEXT} Ticks are training points ({ticks} shown), class 1 above and class 0 below.",
+        f"The best possible accuracy is 91.7 (11 in 12); here: {accuracy}. AUROC of the unseen "
+        f"inputs by evidence: {_areas(runs, scores.evidence)}.",
     )
 
 
 def _reliability(runs: Sequence[Run]) -> Caption:
     ece = _by_method(runs, lambda run: shown(run.evaluation.classification["ece"]))
-    total = len(runs[0].evaluation.labels)
     return Caption(
         "Reliability on digits.",
         "Black lines are the accuracy among test inputs of like confidence, in 15 bins; red "
         "reaches from it up to their mean confidence (over-confident), a pale tint from the mean "
         "confidence up to it (under-confident). Bins are faint where inputs are few; the panels "
-        f"below count them (logarithmic). With {total} test inputs, a bin of one or two says "
-        f"little. ECE: {ece}.",
-        f"Reliability diagrams, one a method. ECE in percent: {ece}.",
+        f"below count them (logarithmic). With {len(runs[0].evaluation.labels)} test inputs, a "
+        "bin of one or two says little.",
+        f"ECE in percent: {ece}.",
     )
 
 
@@ -416,8 +404,8 @@ def _histograms(runs: Sequence[Run]) -> Caption:
         "sets, as in the table). Each side has its own vertical scale; the axes of "
         "1 − max p and of unfamiliarity are logarithmic, the other scores are logarithms "
         "already; the outermost 0.5 % of each group at either end are counted in the last bins.",
-        f"Histograms of the aleatoric and the epistemic score of {_names(runs)} on ID, "
-        "near-OOD and far-OOD digits; the table above has the AUROC of each.",
+        f"A row for each of {listed([method_label(run.plan.method) for run in runs])}; the table "
+        "above has the AUROC of each.",
     )
 
 
@@ -467,8 +455,9 @@ def render_report(
     for name, png in figures.items():
         dataset, describe = CAPTIONS[name]
         caption = describe(chosen[dataset])
-        text = f"<strong>{escape(caption.title)}</strong> {escape(caption.text)}"
-        parts.append(picture(name, png, alt=caption.alt, caption=text))
+        text = escape(f"{caption.text} {caption.numbers}")
+        html = f"<strong>{escape(caption.title)}</strong> {text}"
+        parts.append(picture(name, png, alt=f"{caption.title} {caption.numbers}", caption=html))
     notes = "".join(f"<li>{escape(note)}</li>" for note in _CONVENTIONS)
     parts.append(f"<h2>Conventions</h2>\n<ul>{notes}</ul>")
     body = "\n".join(parts)

@@ -134,37 +134,38 @@ class Diagram:
         first, last = max(rows[0] for rows in ranges), min(rows[1] for rows in ranges)
         return None if first > last else (first + last) // 2
 
-    def row_heights(self) -> dict[int, float]:
-        """Row -> its height: that of the tallest box that lies in it alone.
+    @property
+    def first_row(self) -> int:
+        """The uppermost row."""
+        return min(box.rows[0] for box in self.boxes.values())
 
-        A box that covers several rows makes the last of them taller if it must.
-        """
-        boxes = sorted(self.boxes.values(), key=lambda box: box.rows[1] - box.rows[0])
-        first, last = min(box.rows[0] for box in boxes), max(box.rows[1] for box in boxes)
-        heights = dict.fromkeys(range(first, last + 1), 0.2)
-        for box in boxes:
-            rows = range(box.rows[0], box.rows[1] + 1)
-            room = sum(heights[row] for row in rows) + _ROW_GAP * (len(rows) - 1)
-            heights[rows[-1]] += max(0.0, box.text_height + 2 * _PAD - room)
-        return heights
+    @property
+    def row_height(self) -> float:
+        """The height of every row: every box has room for its text."""
+        return max(
+            (box.text_height + 2 * _PAD + _ROW_GAP) / (box.rows[1] - box.rows[0] + 1) - _ROW_GAP
+            for box in self.boxes.values()
+        )
 
     @property
     def height(self) -> float:
         """The height of all rows, in inches."""
-        heights = self.row_heights()
-        return sum(heights.values()) + _ROW_GAP * (len(heights) - 1)
+        rows = 1 + max(box.rows[1] for box in self.boxes.values()) - self.first_row
+        return rows * (self.row_height + _ROW_GAP) - _ROW_GAP
+
+    def row_top(self, row: int, top: float) -> float:
+        """Where a row begins, on a page whose first row begins at `top`."""
+        return top - (row - self.first_row) * (self.row_height + _ROW_GAP)
 
     def frames(self, top: float) -> dict[str, Frame]:
         """Key -> where the box is, on a page whose first row begins at `top`."""
-        heights = self.row_heights()
-        ends = dict(zip(heights, accumulate(h + _ROW_GAP for h in heights.values()), strict=True))
         lefts = list(accumulate((width + _GAP for width in _WIDTHS), initial=_MARGIN))
         return {
             key: Frame(
                 left=lefts[box.columns[0]],
                 right=lefts[box.columns[1]] + _WIDTHS[box.columns[1]],
-                top=top - ends[box.rows[0]] + _ROW_GAP + heights[box.rows[0]],
-                bottom=top - ends[box.rows[1]] + _ROW_GAP,
+                top=self.row_top(box.rows[0], top),
+                bottom=self.row_top(box.rows[1], top) - self.row_height,
             )
             for key, box in self.boxes.items()
         }
@@ -187,8 +188,8 @@ def draw_diagrams(diagrams: Mapping[str, Diagram]) -> Figure:
         frames = diagram.frames(top - _HEAD)
         for key, box in diagram.boxes.items():
             _draw_box(axes, box, frames[key])
-        for (source, target), label in diagram.arrows.items():
-            _draw_arrow(axes, diagram, frames, (source, target), label)
+        for ends in diagram.arrows:
+            _draw_arrow(axes, diagram, ends, top - _HEAD)
         top -= _HEAD + diagram.height + 0.12
     keys = [(kind, words) for kind, (_, _, words) in _STYLES.items() if words]
     for number, (kind, words) in enumerate(keys):
@@ -230,15 +231,13 @@ def fitting(text: str, size: float, width: float, weight: str = "normal") -> flo
     return max(_LEAST, size * min(1.0, width / needed)) if needed > 0 else size
 
 
-def _draw_arrow(
-    axes: Axes, diagram: Diagram, frames: Mapping[str, Frame], ends: tuple[str, str], label: str
-) -> None:
+def _draw_arrow(axes: Axes, diagram: Diagram, ends: tuple[str, str], top: float) -> None:
+    frames = diagram.frames(top)
     source, target = (frames[key] for key in ends)
     boxes = [diagram.boxes[key] for key in ends]
     row = diagram.row_of(*ends)
     if row is not None:
-        # the row's middle is that of a box in it alone, of the two or of any
-        y = _row_middle(diagram, frames, row)
+        y = diagram.row_top(row, top) - diagram.row_height / 2
         shift = (min(boxes[0].stack, _CARDS) - 1) * _SHIFT
         begin, end = (source.right + shift, y), (target.left, y)
     else:
@@ -256,15 +255,9 @@ def _draw_arrow(
             linestyle=(0, (2.5, 1.5)) if dashed else "-",
         )
     )  # fmt: skip
-    if label:
+    if label := diagram.arrows[ends]:
         x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
         axes.text(x + 0.05, y, label, fontsize=_LINE, va="center", color=color)
-
-
-def _row_middle(diagram: Diagram, frames: Mapping[str, Frame], row: int) -> float:
-    """The height of a row on the page; a box lies in every row alone."""
-    key = next(key for key, box in diagram.boxes.items() if box.rows == (row, row))
-    return (frames[key].bottom + frames[key].top) / 2
 
 
 # -- what a module is, in a few words -------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -43,6 +44,7 @@ LINEAR: Final = 2.0
 
 _DISTANCE: Final = f"distance to neighbour {NEIGHBOUR} among the training features (unit norm)"
 
+Ints = npt.NDArray[np.int64]
 Measure = Callable[[Results, RunRecord, Sequence[str]], "Floats | None"]
 """A number of each input of some sets of a run; None where the run lacks it."""
 
@@ -162,22 +164,25 @@ def accuracy(results: Results, run: RunRecord, names: Sequence[str]) -> Floats |
     return None if prediction is None or label is None else 100.0 * (prediction == label)
 
 
-def log_loss(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | None:
-    """−log p(y) of each input."""
-    log_probs, label = (pooled(results, run, names, key) for key in ("log_probs", "label"))
-    if log_probs is None or label is None:
-        return None
-    return np.asarray(-log_probs[np.arange(len(label)), label.astype(int)])
+def _of_label(loss: Callable[[Floats, Ints], Floats]) -> Measure:
+    """A loss of log probabilities (n, C) and labels (n,), where both are kept."""
+
+    def measure(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | None:
+        log_probs, label = (pooled(results, run, names, key) for key in ("log_probs", "label"))
+        return None if log_probs is None or label is None else loss(log_probs, label.astype(int))
+
+    return measure
 
 
-def brier(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | None:
-    """Σ_c (p_c − [c = y])² of each input, ×100."""
-    log_probs, label = (pooled(results, run, names, key) for key in ("log_probs", "label"))
-    if log_probs is None or label is None:
-        return None
-    residual = np.exp(log_probs)
-    residual[np.arange(len(residual)), label.astype(int)] -= 1.0
-    return np.asarray(100.0 * (residual**2).sum(axis=1))
+log_loss = _of_label(lambda log_probs, label: -log_probs[np.arange(len(label)), label])
+"""−log p(y) of each input."""
+
+brier = _of_label(
+    lambda log_probs, label: (
+        100.0 * ((np.exp(log_probs) - np.eye(log_probs.shape[1])[label]) ** 2).sum(axis=1)
+    )
+)
+"""Σ_c (p_c − [c = y])² of each input, ×100."""
 
 
 def standardised(name: str) -> Measure:

@@ -29,7 +29,7 @@ from gemfi.data import line_probability
 from gemfi.data.toys import LINE_GAP, LINE_SUPPORT
 from gemfi_bench.figures.common import TEXT, FigureEntry, panel_title
 from gemfi_bench.style import KEPT, PART_COLORS, SHOWN, method_color, method_label
-from gemfi_bench.toys import LINE, MOONS, Run, aurocs, trained_toys
+from gemfi_bench.toys import LINE, LINE_TEXT, MOONS, MOONS_TEXT, Run, aurocs, trained_toys
 
 _X, _Y, _STEPS = (-2.7, 4.4), (-2.45, 2.9), 181
 _LINE_X: Final = (-6.0, 6.0)
@@ -285,23 +285,16 @@ FIGURES: Final = {
     "moons-2d": FigureEntry(
         "Two moons and an unseen cluster",
         "Uncertainty over the plane after training on two moons (1,000 points, 300 of them shown); "
-        "brighter is more uncertain. Top: entropy of the prediction. Bottom: total evidence, as a "
-        "multiple of what the method has at its median test point; that of GEM-FI includes the "
-        "density scaler ρ and the gate of its energy. The white line is the threshold that keeps "
-        f"{KEPT} % of the test points: what is brighter would be flagged. AUROC: of the cluster "
-        "against test points. One run each, seed 0; the perceptron, the budget and the GEM-FI "
-        "settings for toys are those of gemfi demo. The paper shows the entropy alone.",
+        f"{MOONS_TEXT} AUROC: of the cluster against test points. One run each, seed 0; the "
+        "perceptron, the budget and the GEM-FI settings for toys are those of gemfi demo. The "
+        "paper shows the entropy alone.",
         lambda results: draw_two_moons(trained_toys(results.folder, MOONS)),
         sets=False,
     ),
     "moons-toy-1d": FigureEntry(
         "One dimension, non-convex classes",
         "Models trained on points of a line with gaps (1,000, 300 of them shown as ticks, class 1 "
-        "above). Top: predicted and true probability of class 1; thin lines are the heads of a "
-        "mixture, as strong as their weight. Middle: the entropy of the prediction, split exactly "
-        "into its aleatoric part, the doubt within heads and the disagreement between them. "
-        "Bottom: evidence as a multiple of that at the median test point. Where 2 ≤ x ≤ 3 both "
-        "classes are equally likely; grey: no data. One run each, seed 0.",
+        f"above). {LINE_TEXT} One run each, seed 0.",
         lambda results: draw_line(trained_toys(results.folder, LINE)),
         sets=False,
     ),
