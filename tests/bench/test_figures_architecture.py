@@ -16,6 +16,7 @@ from gemfi.errors import InputError
 from gemfi.methods import PAPER_PRESETS, PRESETS, GEMConfig
 from gemfi.methods.daedl import DAEDLConfig
 from gemfi.methods.gem import GEM
+from gemfi.methods.gem_paper import PaperConfig, as_paper
 from gemfi.model import Model, build_model
 from gemfi.outliers import NONE, VOS
 from gemfi_bench.figures import FIGURES, architecture
@@ -27,21 +28,20 @@ from gemfi_bench.figures.architecture import (
     fitting,
     layer_lines,
     norms_line,
-    power,
     sample_line,
     sizes_line,
 )
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
 
-OURS = PRESETS["gem-fi"]
-BARE = replace(OURS, core=False, ebm=False, mix=False, fi_reg=False, rho="none")
+OURS = as_paper(PRESETS["gem-fi"])  # with the switches of the paper
+OFF = {"ebm_weight": 0.0, "ebm_outlier_weight": 0.0}
+BARE = replace(OURS, core=False, num_components=1, fi_reg_weight=0.0, rho="none", **OFF)
 
 
 def gem(config: GEMConfig = OURS, **options: Any) -> Model:
-    return build_model(
-        "gem-fi", "mlp", 5, config=config, **{"in_features": 3, "width": 8} | options
-    )
+    method = "gem-paper" if isinstance(config, PaperConfig) else "gem-fi"
+    return build_model(method, "mlp", 5, config=config, **{"in_features": 3, "width": 8} | options)
 
 
 def boxes(config: GEMConfig = OURS) -> dict[str, Box]:
@@ -53,13 +53,14 @@ def arrows(config: GEMConfig) -> set[tuple[str, str]]:
 
 
 CONFIGS = {
-    "ours": OURS,
+    "ours": PRESETS["gem-fi"],
+    "ours with switches": OURS,
     "core": PRESETS["gem-core"],
     "paper": PAPER_PRESETS["gem-fi"],
     "bare": BARE,
-    "many": replace(PAPER_PRESETS["gem-fi"], num_components=12, sizes="released", gate="evidence"),
-    "unscaled": replace(OURS, rho="none", energy_source="gmm"),
-    "no energy": replace(OURS, core=False, ebm=False),
+    "many": replace(PAPER_PRESETS["gem-fi"], num_components=12, sizes="released", gate="logit"),
+    "unscaled": replace(OURS, rho="none"),
+    "no energy": replace(OURS, core=False, **OFF),
 }
 
 
@@ -94,12 +95,6 @@ class TestLayers:
         assert sizes_line(free.heads) == "8–5"
         assert norms_line(free) is None
 
-    @pytest.mark.parametrize(
-        ("value", "told"), [(1e-8, "$10^{-8}$"), (2e-8, "2e-08"), (0.01, "0.01"), (0.0, "0")]
-    )
-    def test_powers(self, value: float, told: str) -> None:
-        assert power(value) == told
-
 
 class TestGEM:
     def test_it_shows_what_is_built(self) -> None:
@@ -124,14 +119,12 @@ class TestGEM:
             ({"gate": "prob"}, "gate", "9–64–5"),
             ({"gate": "logit", "gate_low": 0.2}, "gate", "0.2 to 0.9"),
             ({"gate": "logit"}, "alpha", "s \\odot u"),
-            ({"clip": 7.0}, "alpha", "|u| ≤ 7"),
             ({"sn": True}, "router", "spectral norm ≤ 1"),
             ({"sn": True}, "backbone", "spectral norm ≤ 3"),
-            ({"temperature_learned": False}, "heads", "T fixed"),
             ({"feature_space": "unit"}, "heads", "unit-norm z"),
             ({"density_covariance": "class"}, "density", "shrinkage 0.3"),
             ({"density_space": "raw"}, "density", "raw z"),
-            ({"rho": "minmax", "rho_power": 2.0}, "scaler", "power 2"),
+            ({"rho": "minmax", "rho_floor": 0.2}, "scaler", "at least 0.2"),
             ({"fi_reg_weight": 0.7}, "fisher", "penalty 0.7"),
             ({"outliers": VOS}, "outliers", "outliers: vos"),
             ({"gate": "prob"}, "output", "evidence score"),
@@ -150,12 +143,12 @@ class TestGEM:
     @pytest.mark.parametrize(
         ("changes", "gone"),
         [
-            ({"mix": False}, {"router", "weights"}),
-            ({"rho": "none"}, {"density", "scaler"}),
+            ({"num_components": 1}, {"router", "weights"}),
+            ({"rho": "none"}, {"scaler"}),
             ({"core": False}, {"gate"}),
-            ({"core": False, "ebm": False}, {"gate", "energy", "outliers"}),
-            ({"fi_reg": False, "fi_mod": False}, {"fisher"}),
-            ({"mix": False, "fi_reg": False}, {"router", "weights", "fisher"}),
+            ({"core": False, **OFF}, {"gate", "energy", "outliers"}),
+            ({"fi_reg_weight": 0.0, "fi_mod_strength": 0.0}, {"fisher"}),
+            ({"num_components": 1, "fi_reg_weight": 0.0}, {"router", "weights", "fisher"}),
             ({"outliers": NONE}, {"outliers"}),
         ],
     )
@@ -176,10 +169,7 @@ class TestGEM:
         assert ("density", "output") in arrows(CONFIGS["unscaled"])
 
     @pytest.mark.parametrize("key", ["energy", "router"])
-    def test_the_energy_sees_unit_norm_features_if_it_or_the_heads_do(self, key: str) -> None:
-        raw = replace(OURS, energy_space="raw")
-        assert "unit-norm z" not in boxes(raw)[key].lines
-        assert "unit-norm z" in boxes(replace(raw, feature_space="unit"))[key].lines
+    def test_the_energy_sees_unit_norm_features(self, key: str) -> None:
         assert "unit-norm z" in boxes(OURS)[key].lines
 
     def test_one_head_is_no_mixture(self) -> None:
@@ -187,7 +177,9 @@ class TestGEM:
         assert (found["heads"].title, found["heads"].stack) == ("one head", 1)
         assert found["belief"].title == "Dirichlet"
         assert "prediction" not in boxes(BARE)
-        assert set(boxes(BARE)) == {"x", "backbone", "z", "heads", "alpha", "belief", "output"}
+        assert set(boxes(BARE)) == {
+            "x", "backbone", "z", "heads", "alpha", "belief", "density", "output"
+        }  # fmt: skip
 
     def test_other_methods_are_refused(self) -> None:
         model = build_model("edl", "mlp", 3, in_features=2)

@@ -242,7 +242,7 @@ class TestToys:
         x = torch.from_numpy(np.array(curve.get_xdata())).float()
         expected = run.model.predict(x[:, None]).probs()[:, 1]
         assert np.allclose(np.array(curve.get_ydata()), expected.numpy())
-        assert len(top.collections) == toys.TOY_GEM.components  # a line a head
+        assert len(top.collections) == toys.TOY_GEM.num_components  # a line a head
 
 
 # -- simplices ------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ and the switches of a model that is built from the specification in a record.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, groupby
@@ -22,7 +21,8 @@ from torch import nn
 from gemfi._drawing import INK, MUTED
 from gemfi.errors import InputError, MissingDataError
 from gemfi.methods.daedl import DAEDL
-from gemfi.methods.gem import GEM
+from gemfi.methods.gem import CLIP, GEM
+from gemfi.methods.gem_paper import as_paper
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
 from gemfi.runs import RunSpec, find_task
@@ -308,14 +308,6 @@ def sample_line(backbone: nn.Module, num_features: int) -> str:
     return str(num_features)
 
 
-def power(value: float) -> str:
-    """A number, as a power of ten where it is a small one."""
-    exponent = round(math.log10(value)) if value > 0 else 0
-    if exponent < -3 and math.isclose(value, 10.0**exponent):
-        return f"$10^{{{exponent}}}$"
-    return f"{value:g}"
-
-
 def _space(space: str) -> str:
     return "unit-norm z" if space == "unit" else "raw z"
 
@@ -390,7 +382,6 @@ _ALPHA: Final[Mapping[str, str]] = {  # by where the gate acts
     "none": r"$\alpha = e^{u} + \varepsilon$",
     "prob": r"$\alpha = e^{u} + \varepsilon$",
     "energy": r"$\alpha = s\,(e^{u} + \varepsilon)$",
-    "evidence": r"$\alpha = s \odot e^{u} + \varepsilon$",
     "logit": r"$\alpha = e^{s \odot u} + \varepsilon$",
 }
 
@@ -400,49 +391,39 @@ def gem_diagram(model: Model) -> Diagram:
     head = model.head
     if not isinstance(head, GEM):
         raise InputError(f"expected a model of the GEM family, got one of {head.info.name}")
-    config = head.config
-    present = {
-        "router": head.router, "energy": head.energy, "heads": head.heads, "density": head.density
-    }  # fmt: skip
+    present = {"router": head.router, "energy": head.energy, "heads": head.heads}
     names = [name for name, module in present.items() if module is not None]
-    rows = {name: row for row, name in enumerate(names)}
-    diagram = _common(model, len(names) - 1, head.outliers)
+    rows = {name: row for row, name in enumerate([*names, "density"])}
+    diagram = _common(model, len(names), head.outliers)
     _add_energy_and_router(diagram, head, rows)
     _add_heads(diagram, head, rows)
     _add_fisher(diagram, head)
     _add_outputs(diagram, model, head, rows)
-    if head.density is not None:
-        covariance = (
-            "one covariance" if head.density.tied else f"shrinkage {head.density.shrinkage:g}"
-        )
+    density, scaler, row = head.density, head.scaler, rows["density"]
+    diagram.add(
+        "density", "density", _MODULE, row, f"{head.num_classes} Gaussians",
+        "one covariance" if density.tied else f"shrinkage {density.shrinkage:g}",
+        _space(head.config.density_space), kind="fitted", source="z",
+    )  # fmt: skip
+    if scaler is not None:
         diagram.add(
-            "density", "density", _MODULE, rows["density"], f"{head.num_classes} Gaussians",
-            covariance, _space(config.density_space), kind="fitted", source="z",
+            "scaler", "scaler ρ", _SIGNAL, row, scaler.kind,
+            f"power {scaler.power:g}, at least {scaler.floor:g}", kind="fitted", source="density",
         )  # fmt: skip
-        last = "density"
-        if scaler := head.scaler:
-            last = "scaler"
-            diagram.add(
-                "scaler", "scaler ρ", _SIGNAL, rows["density"], scaler.kind,
-                f"power {scaler.power:g}, at least {scaler.floor:g}", kind="fitted",
-                source="density",
-            )  # fmt: skip
-        diagram.connect(last, "output")
+    diagram.connect("density" if scaler is None else "scaler", "output")
     return diagram
 
 
 def _add_energy_and_router(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
     """The energy, the gate that it opens or feeds, and the router, which sees it too."""
-    config = head.config
-    is_unit = "unit" in (config.energy_space, config.feature_space)
-    space = _space("unit") if is_unit else None  # where it is not z itself
+    config, gate, space = as_paper(head.config), getattr(head, "gate", None), _space("unit")
     if head.energy is not None:
         row = rows["energy"]
         lines = (sizes_line(head.energy), norms_line(head.energy), space)
         diagram.add("energy", "energy E", _MODULE, row, *lines, kind="learned", source="z")
-        if head.gate is not None:
+        if gate is not None:
             bounds = f"{config.gate_low:g} to {config.gate_high:g}"
-            lines = (r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(head.gate), bounds)
+            lines = (r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds)
             title = f"gate: {config.gate}"
             diagram.add("gate", title, _SIGNAL, row, *lines, kind="learned", source="energy")
         elif config.core:
@@ -454,7 +435,7 @@ def _add_energy_and_router(diagram: Diagram, head: GEM, rows: Mapping[str, int])
         row = rows["router"]
         lines = (sizes_line(head.router), norms_line(head.router), space)
         diagram.add("router", "router", _MODULE, row, *lines, kind="learned", source="z")
-        softmax = rf"$\pi = \mathrm{{softmax}}$ ({config.components})"
+        softmax = rf"$\pi = \mathrm{{softmax}}$ ({config.num_components})"
         diagram.add("weights", "weights π", _SIGNAL, row, softmax, source="router")
         if head.energy is not None:
             diagram.connect("energy", "router", r"$\sigma(E)$")
@@ -462,17 +443,17 @@ def _add_energy_and_router(diagram: Diagram, head: GEM, rows: Mapping[str, int])
 
 def _add_heads(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
     """The Dirichlet heads, their α, and the mixture down to their row."""
-    config, count, row = head.config, head.config.components, rows["heads"]
-    temperature = "T learned" if config.temperature_learned else "T fixed"
+    config = as_paper(head.config)
+    count, row = config.num_components, rows["heads"]
     diagram.add(
         "heads", "one head" if count == 1 else f"{count} heads", _MODULE, row,
         sizes_line(head.heads), norms_line(head.heads),
-        f"{temperature}, {_space(config.feature_space)}", kind="learned", stack=count, source="z",
+        f"T learned, {_space(config.feature_space)}", kind="learned", stack=count, source="z",
     )  # fmt: skip
     mode = config.gate if "gate" in diagram.boxes else "none"
     diagram.add(
         "alpha", "α" if count == 1 else "α of each head", _SIGNAL, row, _ALPHA[mode],
-        f"|u| ≤ {config.clip:g}, ε = {power(config.epsilon)}", stack=count, source="heads",
+        rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$", stack=count, source="heads",
     )  # fmt: skip
     mixture = r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
     title, line = ("Dirichlet", r"$\mathrm{Dir}(\alpha)$") if count == 1 else ("mixture", mixture)
@@ -485,9 +466,11 @@ def _add_heads(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
 
 def _add_fisher(diagram: Diagram, head: GEM) -> None:
     """The Fisher terms; one head has no weights to modulate."""
-    config, mixed = head.config, "weights" in diagram.boxes
-    lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg else []
-    lines += [f"modulates π by {config.fi_mod_strength:g}"] if config.fi_mod and mixed else []
+    config, mixed = as_paper(head.config), "weights" in diagram.boxes
+    lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg_weight else []
+    lines += (
+        [f"modulates π by {config.fi_mod_strength:g}"] if config.fi_mod_strength and mixed else []
+    )
     if not lines:
         return
     diagram.add("fisher", "Fisher information", _SIGNAL, -1, *lines, kind="training")
@@ -499,8 +482,8 @@ def _add_fisher(diagram: Diagram, head: GEM) -> None:
 def _add_outputs(diagram: Diagram, model: Model, head: GEM, rows: Mapping[str, int]) -> None:
     """What comes out of the belief: prediction and evidence, with their scores."""
     row, last = rows["heads"], max(rows.values())
-    gated = "gate" in diagram.boxes and head.config.gate == "prob"
-    single = head.config.components == 1
+    gated = "gate" in diagram.boxes and as_paper(head.config).gate == "prob"
+    single = head.config.num_components == 1
     sign = r"\propto" if gated else "="
     mean = r"\alpha / \alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_k / \alpha_{k0}"
     if gated:
