@@ -423,14 +423,16 @@ def _add_energy_and_router(diagram: Diagram, head: GEM, rows: Mapping[str, int])
         diagram.add("energy", "energy E", _MODULE, row, *lines, kind="learned", source="z")
         if gate is not None:
             bounds = f"{config.gate_low:g} to {config.gate_high:g}"
-            lines = (r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds)
-            title = f"gate: {config.gate}"
-            diagram.add("gate", title, _SIGNAL, row, *lines, kind="learned", source="energy")
-        elif config.core:
-            lines = (r"$s = \sigma((a - E)/b)$", "one for all classes", None)
             diagram.add(
-                "gate", "gate: energy", _SIGNAL, row, *lines, kind="fitted", source="energy"
-            )
+                "gate", f"gate: {config.gate}", _SIGNAL, row,
+                r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds,
+                kind="learned", source="energy",
+            )  # fmt: skip
+        elif config.core:
+            diagram.add(
+                "gate", "gate: energy", _SIGNAL, row, r"$s = \sigma((a - E)/b)$",
+                "one for all classes", kind="fitted", source="energy",
+            )  # fmt: skip
     if head.router is not None:
         row = rows["router"]
         lines = (sizes_line(head.router), norms_line(head.router), space)
