@@ -106,9 +106,8 @@ def parts(observed: Observed, bank: Tensor) -> dict[str, Tensor]:
         "distance": knn_distance(z, bank, neighbour),
         "distance_raw": knn_distance(z, bank, neighbour, unit=False),
     }
-    log_gate = belief.extra.get("log_gate", belief.log_gate)
-    if log_gate is not None:
-        found["gate"] = log_gate.exp().mean(dim=1)
+    if belief.log_gate is not None:
+        found["gate"] = belief.log_gate.exp().mean(dim=1)
     if belief.log_evidence is not None:
         between, within = dirichlet.class_variance(
             belief.log_p, belief.log_weight, belief.log_evidence
