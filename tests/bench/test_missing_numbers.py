@@ -19,8 +19,7 @@ from gemfi_bench.runner import Bench
 from gemfi_bench.summary import summary
 from gemfi_bench.table import Column, Row, Table, Value, marks
 from gemfi_bench.tables import classification
-from gemfi_bench.tables.arrays import measured, measured_cell
-from gemfi_bench.tables.common import Origin
+from gemfi_bench.tables.common import Measured, Source
 from support.benches import classified, made_results
 
 INFINITE = "1 of 2 runs: the others have no such number, or an infinite one"
@@ -93,11 +92,9 @@ def test_a_mean_over_corruptions_is_over_all_of_them(tmp_path: Path) -> None:
 def test_numbers_from_arrays_say_it_too(tmp_path: Path) -> None:
     rows, arrays = (MAIN, "edl"), [{"test": {"a": np.float32([at])}} for at in (1, 2, 3)]
     results = made_results(tmp_path, {rows: [classified()] * 3}, {rows: arrays})
-    source = Origin("EDL", "edl")
-    found = measured(
-        results, source, lambda sets: {"a": [math.nan, 2.0, 4.0][int(sets["test"]["a"][0]) - 1]}
-    )
-    cell = measured_cell(results, source, found, "a")
+    source = Source(results, "EDL", "edl")
+    values = [math.nan, 2.0, 4.0]
+    cell = Measured(source, lambda sets: {"a": values[int(sets["test"]["a"][0]) - 1]}).cell("a")
     assert isinstance(cell, Value)
     assert (cell.mean, cell.n, cell.missing, cell.unseen) == (3.0, 2, 1, 0)
 
@@ -106,9 +103,8 @@ def test_a_run_without_arrays_is_told_from_one_without_the_number(tmp_path: Path
     rows, arrays = (MAIN, "edl"), [{"test": {"a": np.float32([at])}} for at in (1, 2, 3)]
     results = made_results(tmp_path, {rows: [classified()] * 3}, {rows: arrays})
     results.file.arrays(results.runs("edl")[0].key).unlink()
-    source = Origin("EDL", "edl")
-    found = measured(results, source, lambda sets: {"a": float(sets["test"]["a"][0])})
-    cell = measured_cell(results, source, found, "a")
+    source = Source(results, "EDL", "edl")
+    cell = Measured(source, lambda sets: {"a": float(sets["test"]["a"][0])}).cell("a")
     assert isinstance(cell, Value)
     assert (cell.mean, cell.n, cell.missing, cell.unseen) == (2.5, 2, 0, 1)
     assert cell.remark == "2 of 3 runs: the arrays of the others are not here"
