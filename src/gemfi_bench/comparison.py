@@ -24,10 +24,10 @@ from gemfi_bench.results import (
     of_shift,
     of_test,
 )
-from gemfi_bench.table import Cell, Column, Row, Table, Value
 from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN, is_here
 from gemfi_bench.tables.labels import OF_PROBABILITY, published_label
 from gemfi_bench.tables.settings import SETTING_LABELS
+from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 
 _DATA: Final = {"mnist": "mnist", "cifar10": "cifar10", "cifar10-frozen": "cifar10"}
 """Task -> the data set of the paper that it stands for."""

@@ -28,7 +28,9 @@ from gemfi.runs.text import duration
 from gemfi_bench.claims import CLAIMS, Finding, ledger
 from gemfi_bench.claims.ledger import RULE
 from gemfi_bench.comparison import comparisons
+from gemfi_bench.formats import csv, html, markdown
 from gemfi_bench.grid import RATES
+from gemfi_bench.latex import latex
 from gemfi_bench.manifest import (
     MANIFEST,
     NOT_MADE,
@@ -37,14 +39,12 @@ from gemfi_bench.manifest import (
     file_stem,
     is_kept,
 )
-from gemfi_bench.render import csv, html, latex, markdown
+from gemfi_bench.report import FEW_SEEDS, Content, FigureFile, Missing, page
 from gemfi_bench.report import Claim as Shown
-from gemfi_bench.report import Content, FigureFile, Missing, page
-from gemfi_bench.report.content import FEW_SEEDS
 from gemfi_bench.results import Results, require_bench
 from gemfi_bench.summary import summary
-from gemfi_bench.table import Table, Value
 from gemfi_bench.tables import TABLES, Maker
+from gemfi_bench.tabular import Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 REPORT: Final = "report.html"

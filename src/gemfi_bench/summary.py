@@ -9,10 +9,10 @@ from functools import partial
 from gemfi_bench.claims import Finding
 from gemfi_bench.claims.ledger import OURS
 from gemfi_bench.protocol import SEEN
-from gemfi_bench.report.content import VERDICTS
+from gemfi_bench.report import VERDICTS
 from gemfi_bench.results import Pick, Results, mean_of, of_set, of_test
 from gemfi_bench.style import method_label
-from gemfi_bench.table import Better, Value
+from gemfi_bench.tabular import Better, Value
 
 _OURS = "gem-fi"
 

@@ -17,9 +17,9 @@ from gemfi_bench.record_file import RecordFile, RunRecord
 from gemfi_bench.results import of_shift, of_test
 from gemfi_bench.runner import Bench
 from gemfi_bench.summary import summary
-from gemfi_bench.table import Column, Row, Table, Value, marks
 from gemfi_bench.tables import classification
 from gemfi_bench.tables.common import Measured, Source
+from gemfi_bench.tabular import Column, Row, Table, Value, marks
 from support.benches import classified, made_results
 
 INFINITE = "1 of 2 runs: the others have no such number, or an infinite one"

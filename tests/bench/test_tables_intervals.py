@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from gemfi import metrics
-from gemfi_bench import render
+from gemfi_bench import formats
 from gemfi_bench.grid import MAIN
 from gemfi_bench.results import Results
 from gemfi_bench.statistics import bootstrap_ood
-from gemfi_bench.table import Table, Value
 from gemfi_bench.tables import TABLES, detection
 from gemfi_bench.tables.common import INTERVALS, RESAMPLES, Source
+from gemfi_bench.tabular import Table, Value
 from support.benches import made_results
 from support.cells import cell
 
@@ -70,9 +70,9 @@ def test_a_single_run_has_the_bootstrap_over_its_inputs(
     assert expected.low < found.mean < expected.high
     assert INTERVALS in table.notes
     shown = f"{found.mean:.2f} [{expected.low:.2f}, {expected.high:.2f}]"
-    assert shown in render.html(table).replace('<span class="spread">', "").replace("</span>", "")
-    assert f'{expected.low!r},{expected.high!r},1,"{shown}"' in render.csv(table)
-    assert shown.replace("[", "\\[").replace("]", "\\]") in render.markdown(table)
+    assert shown in formats.html(table).replace('<span class="spread">', "").replace("</span>", "")
+    assert f'{expected.low!r},{expected.high!r},1,"{shown}"' in formats.csv(table)
+    assert shown.replace("[", "\\[").replace("]", "\\]") in formats.markdown(table)
 
 
 def test_several_runs_show_their_deviation_and_keep_an_interval_of_their_mean(
@@ -93,8 +93,8 @@ def test_several_runs_show_their_deviation_and_keep_an_interval_of_their_mean(
     assert found.interval == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
     assert all(each.std is not None for each in values(table))
     assert INTERVALS not in table.notes
-    assert "[" not in render.html(table)
-    assert f"{found.interval[0]!r},{found.interval[1]!r},2," in render.csv(table)
+    assert "[" not in formats.html(table)
+    assert f"{found.interval[0]!r},{found.interval[1]!r},2," in formats.csv(table)
 
 
 def test_rows_of_a_sweep_have_no_interval_of_their_mean(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gemfi_bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
 from gemfi_bench.results import Results, of_detector
-from gemfi_bench.table import Value
 from gemfi_bench.tables import TABLES
 from gemfi_bench.tables.classification import scaled
 from gemfi_bench.tables.common import Measured, Source
 from gemfi_bench.tables.detection import of_corrupted
+from gemfi_bench.tabular import Value
 from support.cells import Sets, cell, over_runs, same
 
 NEAR, NOISE = "digits-8-9", "noise"

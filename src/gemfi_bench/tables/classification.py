@@ -13,7 +13,6 @@ from gemfi import metrics
 from gemfi.calibration import HIGHEST, LOWEST, at_bound, fit_temperature
 from gemfi_bench.record_file import View
 from gemfi_bench.results import Results, mean_of, of_set, of_test
-from gemfi_bench.table import Cell, Column, Table, Value
 from gemfi_bench.tables.common import (
     Field,
     Measured,
@@ -24,6 +23,7 @@ from gemfi_bench.tables.common import (
     number_field,
     require_arrays,
 )
+from gemfi_bench.tabular import Cell, Column, Table, Value
 
 _ERRORS: Final = "Error detection by max p"
 _COLUMNS: Final = {

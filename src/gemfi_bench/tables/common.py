@@ -19,7 +19,7 @@ from gemfi_bench.record_file import RunRecord, Sets
 from gemfi_bench.results import Pick, Results, array_name, data_title, of_detector, of_set
 from gemfi_bench.statistics import SEEDS_NEEDED, Detection, bootstrap_ood
 from gemfi_bench.style import method_label
-from gemfi_bench.table import Cell, Column, Row, Table, Value, has_few_runs
+from gemfi_bench.tabular import Cell, Column, Row, Table, Value, has_few_runs
 from gemfi_bench.unavailable import Unavailable
 
 NOT_RUN: Final = "not run"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gemfi.methods import METHODS, PRESETS
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
-from gemfi_bench.table import Cell, Column, Row, Table, Value
+from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 _NAMES: Final = {

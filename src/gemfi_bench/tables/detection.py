@@ -15,7 +15,6 @@ from gemfi_bench.choice import chosen
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Pick, Results, data_title, of_shift, of_test
 from gemfi_bench.style import detector_label
-from gemfi_bench.table import Cell, Column, Table, Value
 from gemfi_bench.tables.common import (
     ID_POSITIVE,
     KINDS,
@@ -31,6 +30,7 @@ from gemfi_bench.tables.common import (
     score_names,
 )
 from gemfi_bench.tables.labels import OF_PROBABILITY
+from gemfi_bench.tabular import Cell, Column, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 _VENUES: Final = {

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from gemfi_bench.record_file import Sets
 from gemfi_bench.results import Results
 from gemfi_bench.statistics import spearman
-from gemfi_bench.table import Cell, Column, Row, Table, Value
 from gemfi_bench.tables.common import (
     DATA_ABSENT,
     NOT_RUN,
@@ -26,6 +25,7 @@ from gemfi_bench.tables.common import (
     setting,
     with_notes,
 )
+from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 Arrays = Mapping[str, npt.NDArray[Any]]

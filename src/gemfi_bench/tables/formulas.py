@@ -14,8 +14,8 @@ from gemfi.methods import DAEDL, GEMConfig
 from gemfi.runs import RunSpec
 from gemfi_bench.grid import ABLATION, FULL, MAIN
 from gemfi_bench.results import Results
-from gemfi_bench.table import Column, Row, Table
 from gemfi_bench.tables.common import NOT_RUN, PAPER_SETTINGS, Source, short
+from gemfi_bench.tabular import Column, Row, Table
 from gemfi_bench.unavailable import Unavailable
 
 # -- symbols --------------------------------------------------------------------------------------

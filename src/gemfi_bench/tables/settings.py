@@ -14,7 +14,6 @@ from gemfi_bench.published import published
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
-from gemfi_bench.table import Cell, Column, Row, Table
 from gemfi_bench.tables.common import (
     NOT_RUN,
     PAPER_SETTINGS,
@@ -23,6 +22,7 @@ from gemfi_bench.tables.common import (
     setting,
     short,
 )
+from gemfi_bench.tabular import Cell, Column, Row, Table
 from gemfi_bench.unavailable import Unavailable
 
 # -- hyper-parameters -----------------------------------------------------------------------------

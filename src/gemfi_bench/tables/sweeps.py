@@ -11,7 +11,6 @@ from gemfi.methods.evidential import EvidentialConfig
 from gemfi.methods.gem_presets import SWITCHES, ablation
 from gemfi_bench.grid import ABLATION, ABLATION_OURS, COMPONENTS, FISHER, KL, OUTLIERS
 from gemfi_bench.results import Results, of_test
-from gemfi_bench.table import Cell, Column, Table
 from gemfi_bench.tables.common import (
     ID_POSITIVE,
     Field,
@@ -26,6 +25,7 @@ from gemfi_bench.tables.common import (
     short,
 )
 from gemfi_bench.tables.labels import ABLATION_LABELS, OUTLIER_LABELS, outlier_words
+from gemfi_bench.tabular import Cell, Column, Table
 
 _GEM: Final = PRESETS["gem-fi"]
 _ACCURACY: Final = number_field(Column("Test acc.", "ID test", "high"), of_test("accuracy"))
