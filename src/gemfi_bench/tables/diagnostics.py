@@ -325,7 +325,7 @@ def _has_one_head(source: Source) -> bool:
     if source.method == "gem-core":
         return True
     heads = [run.spec["head"] for run in source.runs]
-    return any(not head["mix"] or head["num_components"] == 1 for head in heads)
+    return any(head["num_components"] == 1 for head in heads)
 
 
 def _set_rows(

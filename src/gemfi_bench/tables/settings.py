@@ -8,7 +8,7 @@ from typing import Any, Final
 from gemfi._config import to_plain
 from gemfi.losses import class_share
 from gemfi.methods import METHODS, PRESETS
-from gemfi.methods.gem_presets import preset
+from gemfi.methods.gem_paper import preset, switches
 from gemfi_bench.grid import ABLATION, FULL, MAIN, RELATED
 from gemfi_bench.published import published
 from gemfi_bench.record_file import RunRecord
@@ -133,44 +133,40 @@ def _kl(run: RunRecord, classes: int | None) -> str | None:
 
 def _fisher(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "fi_reg" not in head:
+    if "fi_reg_weight" not in head:
         return None
-    values = [
-        short(head[name]) if head[switch] else "off"
-        for switch, name in (("fi_reg", "fi_reg_weight"), ("fi_mod", "fi_mod_strength"))
-    ]
+    weights = (head["fi_reg_weight"], head["fi_mod_strength"])
+    values = [short(weight) if weight else "off" for weight in weights]
     return " / ".join(dict.fromkeys(values))
 
 
 def _heads(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "mix" not in head:
-        return None
-    return str(head["num_components"] if head["mix"] else 1)
+    return str(head["num_components"]) if "num_components" in head else None
 
 
 def _gate(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "gate" not in head:
+    if "num_components" not in head:
         return None
-    return str(head["gate"]) if head["core"] else "off"
+    return str(head.get("gate", "energy")) if head.get("core", True) else "off"
 
 
 def _bounds(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if not head.get("core") or head["gate"] == "energy":
+    if not head.get("core") or head.get("gate", "energy") == "energy":
         return None
     return f"{short(head['gate_low'])}, {short(head['gate_high'])}"
 
 
 def _temperature(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "temperature_learned" not in head:
+    if "num_components" not in head:
         return None
-    start = head["temperature"]
+    start = head.get("temperature")
     if start is None:
-        start = 0.2 if head["feature_space"] == "unit" else 1.0
-    return f"{short(start)}, {'learned' if head['temperature_learned'] else 'fixed'}"
+        start = 0.2 if head.get("feature_space") == "unit" else 1.0
+    return f"{short(start)}, learned"
 
 
 def _outliers(run: RunRecord, _classes: int | None) -> str | None:
@@ -303,16 +299,15 @@ def related_work(results: Results) -> Table:
 
 def ticks(method: str, head: Mapping[str, Any]) -> tuple[bool, ...]:
     """The cells of a method, from its configuration as JSON values."""
-    heads = head.get("num_components", 1) if head.get("mix") else 1
-    fisher = bool(head.get("fi_reg") or head.get("fi_mod"))
-    learned_energy = head.get("ebm") or (head.get("core") and head.get("gate") != "energy")
+    on = switches(head)
+    learned_energy = on["ebm"] or (on["core"] and head.get("gate", "energy") != "energy")
     return (
         bool(learned_energy) or method in _LEARNED_DENSITY,
         METHODS[method].info.passes == 1,
-        heads > 1 or method in _SEVERAL,
-        bool(head.get("core")),
-        fisher and heads > 1,
-        bool(head.get("fi_reg")) or method in _FISHER_LOSS,
+        on["mix"] or method in _SEVERAL,
+        on["core"],
+        on["mix"] and (on["fi_reg"] or on["fi_mod"]),
+        on["fi_reg"] or method in _FISHER_LOSS,
         _shown_outliers(head),
     )
 
@@ -320,5 +315,6 @@ def ticks(method: str, head: Mapping[str, Any]) -> tuple[bool, ...]:
 def _shown_outliers(head: Mapping[str, Any]) -> bool:
     """Whether there are outliers and, in GEM, a term that sees them."""
     kind = (head.get("outliers") or {}).get("kind", "none")
-    seen = head["ebm"] or head["unc"] or head["repulsion"] > 0 if "ebm" in head else True
+    on = switches(head)
+    seen = on["ebm"] or on["unc"] if "fi_reg_weight" in head else True
     return bool(kind != "none" and seen)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from gemfi.methods import PRESETS, GEMConfig
+from gemfi._config import to_plain
+from gemfi.methods import PRESETS
 from gemfi.methods.evidential import EvidentialConfig
-from gemfi.methods.gem_presets import SWITCHES, ablation
+from gemfi.methods.gem_paper import OURS, SWITCHES, PaperConfig, ablation, switches
 from gemfi_bench.grid import ABLATION, ABLATION_OURS, COMPONENTS, FISHER, KL, OUTLIERS
 from gemfi_bench.results import Results, of_test
 from gemfi_bench.tables.common import (
@@ -58,7 +59,7 @@ def our_settings(results: Results) -> Table:
     rows = planned(results, ABLATION_OURS, "sweeps.ablation_ours")
     sources = _ablation_sources(results, ABLATION_OURS, rows)
     title = "Ablation with the settings of GEM-FI here"
-    return _switched(results, "table5-ours", title, sources, ablation(_GEM), note)
+    return _switched(results, "table5-ours", title, sources, ablation(OURS), note)
 
 
 def _ablation_sources(results: Results, group: str, rows: Sequence[str]) -> list[Source]:
@@ -73,14 +74,14 @@ def _switched(
     label: str,
     title: str,
     sources: Sequence[Source],
-    configs: Mapping[str, GEMConfig],
+    configs: Mapping[str, PaperConfig],
     note: str,
 ) -> Table:
     def tick(switch: str, source: Source) -> Cell:
         """By what was run; before that, by what is planned."""
-        for run in source.runs:
-            return bool(setting(run, "head", switch))
-        return bool(getattr(configs[source.row], switch))
+        runs = source.runs
+        head = setting(runs[0], "head") if runs else to_plain(configs[source.row])
+        return switches(head)[switch]
 
     fields = [
         *(
