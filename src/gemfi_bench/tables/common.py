@@ -119,7 +119,7 @@ class Source:
 
     def _sampling_interval(self, name: str, kind: str, metric: str) -> tuple[float, float] | None:
         """The bootstrap over the inputs, the same draws for all runs; None without their arrays."""
-        known: dict[str, Detection] = {each: each for each in get_args(Detection)}
+        known: dict[str, Detection] = {name: name for name in get_args(Detection)}
         if metric not in known or not all(map(self.results.has_arrays, self.runs)):
             return None
         pairs = []

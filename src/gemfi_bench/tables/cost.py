@@ -33,7 +33,7 @@ def overhead(results: Results) -> Table:
             Column("ms", title, decimals=1),
         ]
     columns.append(Column("Memory (MB)", better="low", decimals=0))
-    rows = [_row(name, each) for name, each in measured["rows"].items()]
+    rows = [_row(name, entry) for name, entry in measured["rows"].items()]
     return Table(
         "overhead",
         "Computational overhead",

@@ -170,11 +170,11 @@ def _temperature(run: RunRecord, _classes: int | None) -> str | None:
 
 
 def _outliers(run: RunRecord, _classes: int | None) -> str | None:
-    found = setting(run, "head", "outliers")
-    if found is None:
+    outliers = setting(run, "head", "outliers")
+    if outliers is None:
         return None
-    kind = str(found["kind"])
-    scrambled = found["scrambled"] if kind != "none" else 0
+    kind = str(outliers["kind"])
+    scrambled = outliers["scrambled"] if kind != "none" else 0
     return kind + (f" + {short(scrambled)} scrambled" if scrambled else "")
 
 
