@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from gemfi.data import TASKS, Task
-from gemfi_bench import render
+from gemfi_bench import formats
 from gemfi_bench.grid import MAIN, RATES, Cell
+from gemfi_bench.latex import latex
 from gemfi_bench.protocol import Contestant, Protocol, Rates
 from gemfi_bench.record_file import RecordFile, RunRecord
 from gemfi_bench.results import of_shift, of_test
@@ -39,7 +40,7 @@ def test_a_mean_that_is_without_a_run_says_so(tmp_path: Path) -> None:
 def test_every_form_of_a_table_has_the_remark(tmp_path: Path) -> None:
     rows = {(MAIN, "softmax"): [scored(nll=math.inf), scored(nll=0.5)]}
     table = classification.classification(made_results(tmp_path, rows))
-    for form in (render.markdown, render.csv, render.latex, render.html):
+    for form in (formats.markdown, formats.csv, latex, formats.html):
         assert INFINITE in form(table)
 
 

@@ -22,7 +22,6 @@ from gemfi_bench.tables.common import (
     gem_sources,
     require_arrays,
     set_title,
-    setting,
     with_notes,
 )
 from gemfi_bench.tabular import Cell, Column, Row, Table, Value
@@ -99,7 +98,8 @@ def gate_correlations(results: Results) -> Table:
         measured = [_correlated(source, _GATE, array) for array in others.values()]
         gate = NOT_RUN
         for run in source.runs[:1]:
-            gate = setting(run, "head", "gate") if setting(run, "head", "core") else "none"
+            head = run.spec["head"]
+            gate = head.get("gate", "energy") if head.get("core", True) else "none"
         changes = {"energy": "0", "none": "0", NOT_RUN: NOT_RUN}.get(gate, "not kept")
         cells = (numbers.cell(pool) for pool in _POOLS for numbers in measured)
         rows.append(source.to_row([gate, *cells, changes]))
