@@ -12,8 +12,7 @@ import torch
 
 from gemfi._config import to_plain
 from gemfi._files import to_json, write_atomically
-from gemfi.data import Split, Task
-from gemfi.data.registry.tasks import AGAINST
+from gemfi.data import OOD_SETS, Split, Task
 from gemfi.detectors import detector_names
 from gemfi.diagnostics import Finding, diagnose
 from gemfi.runs.folder import (
@@ -164,7 +163,7 @@ def _outside(task: Task) -> dict[str, Split]:
 
 def _absent_for_tuning(task: Task) -> list[str]:
     """The OOD validation sets that are known and not here; the others belong to the test."""
-    tuning = AGAINST[task.name].validation if task.name in AGAINST else ()
+    tuning = OOD_SETS[task.name].validation if task.name in OOD_SETS else ()
     return [name for name in task.absent if name in tuning]
 
 
