@@ -22,7 +22,7 @@ from gemfi_bench.protocol import SEEN
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
 from gemfi_bench.style import SET_COLORS, method_color, method_label
-from gemfi_bench.table import Value
+from gemfi_bench.tabular import Value
 from gemfi_bench.unavailable import Unavailable
 
 COLUMN: Final = 3.3

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gemfi.errors import InputError
-from gemfi_bench import table as table_module
-from gemfi_bench.table import (
+from gemfi_bench import tabular as table_module
+from gemfi_bench.tabular import (
     Better,
     Cell,
     Column,

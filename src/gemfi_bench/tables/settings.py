@@ -1,19 +1,31 @@
-"""The settings of the runs (hparams), with the paper's beside them."""
+"""The settings of the runs beside the paper's (hparams), and what the methods have and have not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from gemfi._config import to_plain
 from gemfi.losses import class_share
-from gemfi.methods import METHODS
-from gemfi_bench.grid import ABLATION, FULL
+from gemfi.methods import METHODS, PRESETS
+from gemfi.methods.gem_paper import preset, switches
+from gemfi_bench.grid import ABLATION, FULL, MAIN, RELATED
 from gemfi_bench.published import published
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
-from gemfi_bench.table import Cell, Column, Row, Table
-from gemfi_bench.tables.common import NOT_RUN, Origin, contestants, setting, short
+from gemfi_bench.style import method_label
+from gemfi_bench.tables.common import (
+    NOT_RUN,
+    PAPER_SETTINGS,
+    Source,
+    contestants,
+    setting,
+    short,
+)
+from gemfi_bench.tabular import Cell, Column, Row, Table
 from gemfi_bench.unavailable import Unavailable
+
+# -- hyper-parameters -----------------------------------------------------------------------------
 
 _SHOWN: Final = ("softmax", "edl", "re-edl", "daedl", "gem-core", "gem-mix", "gem-fi")
 """Methods with a column; of the others a note has the learning rate."""
@@ -27,21 +39,23 @@ Show = Callable[[RunRecord, int | None], str | None]
 def hyper_parameters(results: Results) -> Table:
     """One row a setting, one column a method, then the paper's two columns."""
     sources = contestants(results)
-    shown = [each for each in sources if results.method(each.row) in _SHOWN]
+    shown = [source for source in sources if source.method in _SHOWN]
+    others = [source for source in sources if source not in shown]
     if FULL in results.rows(ABLATION):
-        shown.append(Origin("GEM-FI (paper's settings)", FULL, ABLATION))
-    if not any(each.runs(results) for each in shown):
+        shown.append(Source(results, PAPER_SETTINGS, FULL, ABLATION))
+    if not any(source.runs for source in shown):
         raise Unavailable("no run is done yet")
     classes = num_classes(results)
-    columns = [
-        *(Column(each.name) for each in shown),
-        *(Column(each, "Paper") for each in _PAPER.values()),
+    runs = [source.used_run() for source in shown]
+    rows = []
+    for name, (show, paper) in _ROWS.items():
+        cells: list[Cell] = [NOT_RUN if run is None else show(run, classes) for run in runs]
+        rows.append(Row(name, (*cells, *_printed(paper))))
+    rates = [
+        f"{source.name} {short(setting(run, 'train', 'learning_rate'))}"
+        for source in others
+        if (run := source.used_run())
     ]
-    rows = [
-        Row(name, (*(_cell(results, each, show, classes) for each in shown), *_printed(paper)))
-        for name, (show, paper) in _ROWS.items()
-    ]
-    others = [_rate(results, each) for each in sources if each not in shown and each.runs(results)]
     notes = (
         (
             "Written from the configuration of the runs; “–” where a method has no such setting. "
@@ -51,35 +65,25 @@ def hyper_parameters(results: Results) -> Table:
             "The paper leaves open: λ_EBM, λ_UNC, the energy's margin, the temperature of the "
             "heads and its dropout inside them (0.01 to 0.03)."
         ),
-        f"Learning rate of the others: {', '.join(others)}." if others else "",
+        f"Learning rate of the others: {', '.join(rates)}." if rates else "",
         *results.protocol.notes,
     )
-    title = "Hyper-parameters"
-    found = tuple(note for note in notes if note)
-    return Table("hparams", title, tuple(columns), tuple(rows), "Parameter", found)
+    columns = [
+        *(Column(source.name) for source in shown),
+        *(Column(data, "Paper") for data in _PAPER.values()),
+    ]
+    kept = tuple(note for note in notes if note)
+    return Table("hparams", "Hyper-parameters", tuple(columns), tuple(rows), "Parameter", kept)
 
 
 def num_classes(results: Results) -> int | None:
     """C, from two forms of the Brier score, of which one is divided by it; None without runs."""
     best: Mapping[str, float] = {"brier": 0.0}
     for record in results.records.values():
-        found = record.numbers.get("validation", {}).get("id", {})
-        if (found.get("brier") or 0.0) > best["brier"]:
-            best = found
+        numbers = record.numbers.get("validation", {}).get("id", {})
+        if (numbers.get("brier") or 0.0) > best["brier"]:
+            best = numbers
     return round(best["brier"] / best["brier_mean"]) if best.get("brier_mean") else None
-
-
-def _cell(results: Results, source: Origin, show: Show, classes: int | None) -> Cell:
-    for run in source.runs(results):
-        results.use(run)
-        return show(run, classes)
-    return NOT_RUN
-
-
-def _rate(results: Results, source: Origin) -> str:
-    run = source.runs(results)[0]
-    results.use(run)
-    return f"{source.name} {short(setting(run, 'train', 'learning_rate'))}"
 
 
 def _printed(names: tuple[str, ...] | str) -> list[Cell]:
@@ -87,14 +91,11 @@ def _printed(names: tuple[str, ...] | str) -> list[Cell]:
     if isinstance(names, str):
         return [names] * len(_PAPER)
     known = published("hparams")
-    found: list[Cell] = []
+    cells: list[Cell] = []
     for data in _PAPER:
         values = [short(known[name, data].mean) for name in names if (name, data) in known]
-        found.append(", ".join(values) if values else None)
-    return found
-
-
-# -- settings -------------------------------------------------------------------------------------
+        cells.append(", ".join(values) if values else None)
+    return cells
 
 
 def _text(value: Any) -> str | None:
@@ -169,11 +170,11 @@ def _temperature(run: RunRecord, _classes: int | None) -> str | None:
 
 
 def _outliers(run: RunRecord, _classes: int | None) -> str | None:
-    found = setting(run, "head", "outliers")
-    if found is None:
+    outliers = setting(run, "head", "outliers")
+    if outliers is None:
         return None
-    kind = str(found["kind"])
-    scrambled = found["scrambled"] if kind != "none" else 0
+    kind = str(outliers["kind"])
+    scrambled = outliers["scrambled"] if kind != "none" else 0
     return kind + (f" + {short(scrambled)} scrambled" if scrambled else "")
 
 
@@ -226,3 +227,94 @@ SETTING_LABELS: Final = {
     name: row for row, (_, paper) in _ROWS.items() if not isinstance(paper, str) for name in paper
 }
 """Row of the paper's table, as this project calls it -> our row."""
+
+
+# -- related work ---------------------------------------------------------------------------------
+
+_PAPER_ROWS: Final = {
+    "daedl": ("DAEDL", "daedl", MAIN),
+    "dirichlet-mixture": ("Mixture of Dirichlets (stand-in)", "gem-fi", RELATED),
+    "i-edl": ("I-EDL", "i-edl", MAIN),
+    "gated-dirichlet": ("Gated Dirichlet (stand-in)", "gem-fi", RELATED),
+    "gem-fi": ("GEM-FI", "gem-fi", MAIN),
+}
+"""Row of the grid -> its name, its method and its group; the paper's five rows."""
+
+_LEARNED_DENSITY: Final = ("postnet",)  # its flows are trained with the network
+_SEVERAL: Final = ("ensemble", "mc-dropout")  # members, and masks
+_FISHER_LOSS: Final = ("i-edl",)  # weights the errors of each class by Fisher information
+
+_PROPERTIES: Final = (
+    "End-to-end density",
+    "Single pass",
+    "Multi-modal epistemic",
+    "In-model gating",
+    "FI for routing",
+    "FI in the loss",
+    "Outliers in training",
+)
+
+
+def related_work(results: Results) -> Table:
+    """The paper's five rows, then every other method here, by the same rules."""
+    others = {method: (method_label(method), method, MAIN) for method in METHODS}
+    sections = {
+        "The paper's rows": _PAPER_ROWS,
+        "Other methods here": {row: others[row] for row in others if row not in _PAPER_ROWS},
+    }
+    rows = []
+    for section, entries in sections.items():
+        for row, (name, method, group) in entries.items():
+            run = Source(results, name, row, group).used_run()
+            if run is None:
+                config = preset(row) if group == RELATED else METHODS[method].default_config()
+                head = to_plain(config)
+            else:
+                head = setting(run, "head")
+            rows.append(Row(name, ticks(method, head or {}), method, row in PRESETS, section))
+    notes = (
+        (
+            "Ticks are derived from the code: from the configuration of the runs, else from the "
+            "default one. The last two columns are ours."
+        ),
+        (
+            "End-to-end density: something that tells how familiar an input is learns with the "
+            "network. A Gaussian that is fitted afterwards (DAEDL, and ρ of GEM) does not count; "
+            "the energy of GEM and the flows of PostNet do. The paper also ticks the mixture of "
+            "Dirichlets and I-EDL, which have none."
+        ),
+        (
+            "FI for routing: the paper ticks I-EDL, which uses the Fisher information in its loss "
+            "and has no router."
+        ),
+        (
+            "Stand-ins: no code of the mixture of Dirichlets was published, and no such gated EDL "
+            "was found; they are GEM with all other switches off."
+        ),
+    )
+    title = "Comparison with related work"
+    columns = tuple(Column(name) for name in _PROPERTIES)
+    return Table("related_work_comparison", title, columns, tuple(rows), "Method", notes)
+
+
+def ticks(method: str, head: Mapping[str, Any]) -> tuple[bool, ...]:
+    """The cells of a method, from its configuration as JSON values."""
+    on = switches(head)
+    learned_energy = on["ebm"] or (on["core"] and head.get("gate", "energy") != "energy")
+    return (
+        bool(learned_energy) or method in _LEARNED_DENSITY,
+        METHODS[method].info.passes == 1,
+        on["mix"] or method in _SEVERAL,
+        on["core"],
+        on["mix"] and (on["fi_reg"] or on["fi_mod"]),
+        on["fi_reg"] or method in _FISHER_LOSS,
+        _shown_outliers(head),
+    )
+
+
+def _shown_outliers(head: Mapping[str, Any]) -> bool:
+    """Whether there are outliers and, in GEM, a term that sees them."""
+    kind = (head.get("outliers") or {}).get("kind", "none")
+    on = switches(head)
+    seen = on["ebm"] or on["unc"] if "fi_reg_weight" in head else True
+    return bool(kind != "none" and seen)

@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 
-from gemfi_bench import render
-from gemfi_bench.render import latex_text
-from gemfi_bench.table import Table
+from gemfi_bench import latex as latex_module
+from gemfi_bench.latex import escaped, latex
+from gemfi_bench.tabular import Table
 from support.tables import SAMPLE, assert_rows, flags, one_line, shown_head, tables
 
 GREEK = (
@@ -93,7 +93,7 @@ def latex_row(line: str) -> list[str]:
 
 def latex_parts(table: Table) -> tuple[list[list[str]], list[str]]:
     """The rows of a table and the remarks below it, after a check of all that is around them."""
-    comment, *lines = render.latex(table).splitlines()
+    comment, *lines = latex(table).splitlines()
     assert comment.startswith(r"% needs \usepackage{booktabs} \usepackage[table]{xcolor}")
     top, bottom = lines.index(r"\toprule"), lines.index(r"\bottomrule")
     caption = lines[2].removeprefix(r"\caption{").removesuffix("}")
@@ -114,7 +114,7 @@ def latex_parts(table: Table) -> tuple[list[list[str]], list[str]]:
 
 
 def test_latex_of_the_sample() -> None:
-    source = render.latex(SAMPLE).replace(r"\textendash{}", "–").replace(r"\checkmark{}", "✓")
+    source = latex(SAMPLE).replace(r"\textendash{}", "–").replace(r"\checkmark{}", "✓")
     lines = source.splitlines()
     assert lines[4:] == [
         r"\label{tab:table2}",
@@ -173,7 +173,7 @@ def test_latex_prints_every_name_in_its_cell(table: Table) -> None:
     ],
 )
 def test_text_in_latex(text: str, source: str) -> None:
-    assert latex_text.escaped(text) == source
+    assert escaped(text) == source
 
 
 def test_an_empty_table_in_latex() -> None:
@@ -181,6 +181,6 @@ def test_an_empty_table_in_latex() -> None:
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:
-    outcome = doctest.testmod(latex_text)
+    outcome = doctest.testmod(latex_module)
     assert outcome.attempted > 0
     assert outcome.failed == 0

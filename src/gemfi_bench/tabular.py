@@ -1,6 +1,6 @@
 """A table as data: numbers with their origin, and which of them are best.
 
-Every rendering starts from here, so that no two of them round, mark or leave out differently.
+Every form of a table starts from here, so that no two of them round, mark or leave out differently.
 """
 
 from __future__ import annotations
@@ -213,15 +213,18 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
     A mean that is without some runs competes as if they were infinitely bad. What is infinite, or
     rests on fewer runs than another row of the section has, competes but is never marked.
     """
-    found: dict[tuple[int, int], Mark] = {}
+    marked: dict[tuple[int, int], Mark] = {}
     for _, members in table.sections():
         few = _few_runs(table, members)
         for at, column in enumerate(table.columns):
-            if column.better and column.marked:
-                numbers = _numbers(table, members, at, column.better)
-                found |= {(row, at): mark for row, mark in _marked(numbers, column.better)}
-        found = {place: mark for place, mark in found.items() if place not in few}
-    return found
+            numbers = _competing(table, members, at)
+            ranked = sorted(numbers.values(), reverse=column.better == "high")
+            for row, number in numbers.items():
+                if len(ranked) < 2 or not math.isfinite(number) or (row, at) in few:
+                    continue
+                if number in ranked[:2]:
+                    marked[row, at] = "best" if number == ranked[0] else "second"
+    return marked
 
 
 def has_few_runs(table: Table) -> bool:
@@ -241,23 +244,15 @@ def _few_runs(table: Table, members: Sequence[int]) -> set[tuple[int, int]]:
     return {place for place, cell in cells.items() if cell.n < most}
 
 
-def _numbers(table: Table, members: Sequence[int], at: int, better: Better) -> dict[int, float]:
-    """Row -> the number of a column as it is printed, where there is one."""
+def _competing(table: Table, members: Sequence[int], at: int) -> dict[int, float]:
+    """Row -> the number of a column as it is printed, where it competes."""
+    column = table.columns[at]
+    if not (column.better and column.marked):
+        return {}
     cells = {row: table.rows[row].cells[at] for row in members}
-    worst = -math.inf if better == "high" else math.inf
+    worst = -math.inf if column.better == "high" else math.inf
     return {
-        row: worst if cell.missing else float(printed(cell.mean, table.columns[at].decimals))
+        row: worst if cell.missing else float(printed(cell.mean, column.decimals))
         for row, cell in cells.items()
         if isinstance(cell, Value) and not math.isnan(cell.mean)
     }
-
-
-def _marked(numbers: dict[int, float], better: Better) -> Iterator[tuple[int, Mark]]:
-    ranked = sorted(numbers.values(), reverse=better == "high")
-    if len(ranked) < 2:
-        return
-    for row, number in numbers.items():
-        if math.isfinite(number) and number == ranked[0]:
-            yield row, "best"
-        elif math.isfinite(number) and number == ranked[1]:
-            yield row, "second"

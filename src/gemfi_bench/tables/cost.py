@@ -8,7 +8,7 @@ from typing import Any, Final
 from gemfi.methods import METHODS, PRESETS
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
-from gemfi_bench.table import Cell, Column, Row, Table, Value
+from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 _NAMES: Final = {
@@ -33,7 +33,7 @@ def overhead(results: Results) -> Table:
             Column("ms", title, decimals=1),
         ]
     columns.append(Column("Memory (MB)", better="low", decimals=0))
-    rows = [_row(name, each) for name, each in measured["rows"].items()]
+    rows = [_row(name, entry) for name, entry in measured["rows"].items()]
     return Table(
         "overhead",
         "Computational overhead",

@@ -12,19 +12,20 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 
-from gemfi_bench import render
-from gemfi_bench.table import Column, Row, Table, Value
+from gemfi_bench import formats
+from gemfi_bench.latex import latex
+from gemfi_bench.tabular import Column, Row, Table, Value
 from support.tables import SAMPLE, assert_rows, flags, one_line, shown_cell, shown_head, tables
 
 # --- CSV: read back by the csv module --------------------------------------------------------
 
 
 def records(table: Table) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(render.csv(table)), strict=True))
+    return list(csv.DictReader(io.StringIO(formats.csv(table)), strict=True))
 
 
 def test_csv_has_a_line_for_each_cell_then_the_title_and_the_notes() -> None:
-    assert render.csv(SAMPLE).startswith(
+    assert formats.csv(SAMPLE).startswith(
         "label,row,section,group,column,mean,std,low,high,n,text,flag,keys\n"
         "table2,EDL,,MNIST → KMNIST,Alea.,97.021,0.804,,,3,97.02 ± 0.80,,k1 k2\n"
         "table2,EDL,,MNIST → KMNIST,Epis.,,,,,,,,\n"
@@ -72,9 +73,9 @@ def test_csv_keeps_every_number_exactly(table: Table) -> None:
 @pytest.mark.parametrize(
     ("form", "best"),
     [
-        (render.markdown, "**{}**"),
-        (render.latex, r"\textbf{{{}}}"),
-        (render.html, 'class="best"><strong>{}</strong>'),
+        (formats.markdown, "**{}**"),
+        (latex, r"\textbf{{{}}}"),
+        (formats.html, 'class="best"><strong>{}</strong>'),
     ],
 )
 def test_a_row_of_fewer_runs_is_bold_in_no_form(form: Callable[[Table], str], best: str) -> None:
@@ -112,7 +113,7 @@ def unmarked(text: str) -> str:
 
 
 def test_markdown_of_the_sample() -> None:
-    assert render.markdown(SAMPLE) == (
+    assert formats.markdown(SAMPLE) == (
         "### AUPR of OOD detection (`table2`)\n"
         "\n"
         "| Method | MNIST → KMNIST<br>Alea. ↑ | MNIST → KMNIST<br>Epis. ↑ | NLL ↓ | one pass |\n"
@@ -133,7 +134,7 @@ def test_markdown_of_the_sample() -> None:
 @settings(max_examples=40)
 @given(tables())
 def test_markdown_keeps_every_name_in_its_cell(table: Table) -> None:
-    lines = render.markdown(table).splitlines()
+    lines = formats.markdown(table).splitlines()
     body = [markdown_cells(line) for line in lines if line.startswith("|")]
     assert {len(cells) for cells in body} == {len(table.columns) + 1}
     assert set("".join(body[1])) <= set("-:")
@@ -158,7 +159,7 @@ def test_markdown_keeps_every_name_in_its_cell(table: Table) -> None:
     ],
 )
 def test_a_note_in_markdown_is_text(note: str, line: str) -> None:
-    assert render.markdown(replace(SAMPLE, notes=(note,))).splitlines()[-1] == line
+    assert formats.markdown(replace(SAMPLE, notes=(note,))).splitlines()[-1] == line
 
 
 # --- HTML: read back by a parser that refuses what is not closed ------------------------------
@@ -218,7 +219,7 @@ class Reader(HTMLParser):
 
 
 def figure(table: Table) -> Element:
-    (found,) = Reader(render.html(table)).open[0].children
+    (found,) = Reader(formats.html(table)).open[0].children
     assert found.name == "figure"
     return found
 
@@ -335,7 +336,7 @@ def test_html_says_which_columns_hold_words() -> None:
 # --- all four --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [render.csv, render.html, render.latex, render.markdown])
+@pytest.mark.parametrize("form", [formats.csv, formats.html, latex, formats.markdown])
 def test_no_form_shows_a_negative_zero(form: Callable[[Table], str]) -> None:
     for mean in (-0.0, -0.004):
         shown = form(Table("t", "", (Column("c"),), (Row("r", (Value(mean, 0.0),)),)))
@@ -347,7 +348,7 @@ def test_no_form_shows_a_negative_zero(form: Callable[[Table], str]) -> None:
 
 def test_flags_are_lettered_beyond_the_alphabet() -> None:
     rows = tuple(Row(f"r{at}", (Value(1.0, flag=f"flag {at}"),)) for at in range(28))
-    found = render.markdown(Table("t", "", (Column("c"),), rows))
+    found = formats.markdown(Table("t", "", (Column("c"),), rows))
     for letter, at in (("a", 0), ("z", 25), ("aa", 26), ("ab", 27)):
         assert f"| r{at} | 1.00<sup>{letter}</sup> |" in found
         assert f"- <sup>{letter}</sup> flag {at}\n" in found
@@ -355,6 +356,6 @@ def test_flags_are_lettered_beyond_the_alphabet() -> None:
 
 def test_a_table_may_be_empty() -> None:
     empty = Table("t", "nothing", (), ())
-    assert render.markdown(empty) == "### nothing (`t`)\n\n| Method |\n| --- |\n"
+    assert formats.markdown(empty) == "### nothing (`t`)\n\n| Method |\n| --- |\n"
     assert figure(empty).all("td") == []
     assert [one["column"] for one in records(empty)] == ["title"]
