@@ -126,9 +126,10 @@ class Answers:
             self.probs.tolist(),
             (Uncertainty(*row) for row in parts),
             _records_of_columns(self.scores, len(self.index)),
+            nothing,
             strict=True,
         )
-        return [Prediction(*row, detail=None) for row in rows]
+        return [Prediction(*row) for row in rows]
 
 
 # -- records of one input --------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Served(Generic[Result]):
     """The result of one payload.
 
     Attributes:
-        result: of it.
+        result: what `run` returned for it.
         batch: inputs of the batch that it was part of.
     """
 
@@ -176,37 +176,35 @@ class Batcher(Generic[Payload, Result]):
         kept: deque[_Waiting[Payload, Result]] = deque()
         size = 0
         while self._waiting:
-            each = self._waiting.popleft()
-            if batch and each.kind != batch[0].kind:
-                kept.append(each)
+            waiter = self._waiting.popleft()
+            if batch and waiter.kind != batch[0].kind:
+                kept.append(waiter)
                 continue
-            if batch and size + each.size > self.max_batch:
-                kept.append(each)
+            if batch and size + waiter.size > self.max_batch:
+                kept.append(waiter)
                 break
-            batch.append(each)
-            each.taken = True
-            size += each.size
+            batch.append(waiter)
+            waiter.taken = True
+            size += waiter.size
         self._waiting.extendleft(reversed(kept))
         self.depth -= size
         return batch
 
     async def _run_batch(self, batch: list[_Waiting[Payload, Result]]) -> None:
         loop = asyncio.get_running_loop()
-        size, start = sum(each.size for each in batch), loop.time()
-        outcomes = await self._outcomes([each.payload for each in batch])
+        size, start = sum(waiter.size for waiter in batch), loop.time()
+        outcomes = await self._outcomes([waiter.payload for waiter in batch])
         self._last = size
         self._on_batch(size)
         spent = (loop.time() - start) / size
-        self._seconds = (
-            spent if not self._seconds else (_MEMORY * self._seconds + (1 - _MEMORY) * spent)
-        )
-        for each, outcome in zip(batch, outcomes, strict=True):
-            if each.answer.done():  # nobody waits any more
+        self._seconds += (1 - _MEMORY if self._seconds else 1) * (spent - self._seconds)
+        for waiter, outcome in zip(batch, outcomes, strict=True):
+            if waiter.answer.done():  # nobody waits any more
                 continue
             if isinstance(outcome, Exception):
-                each.answer.set_exception(outcome)
+                waiter.answer.set_exception(outcome)
             else:
-                each.answer.set_result(Served(outcome, size))
+                waiter.answer.set_result(Served(outcome, size))
 
     async def _outcomes(self, payloads: list[Payload]) -> Sequence[Any]:
         """A result or an exception for each payload."""

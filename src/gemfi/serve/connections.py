@@ -22,7 +22,6 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from gemfi._files import to_json
 from gemfi.errors import InputError
 from gemfi.serve.logs import log
 from gemfi.serve.problems import ProblemError
@@ -278,7 +277,7 @@ class Connection(H11Protocol):
 def _late(reason: str) -> bytes:
     """The answer to half a header."""
     message = f"the header did not come in time: {reason}"
-    body = to_json(ProblemError(408, "slow_header", message).plain()).encode()
+    body = ProblemError(408, "slow_header", message).body().encode()
     lines = (
         "HTTP/1.1 408 Request Timeout", "Connection: close", "Content-Type: application/json",
         f"Content-Length: {len(body)}", "", "",
