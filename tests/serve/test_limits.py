@@ -17,7 +17,7 @@ from gemfi.errors import GemfiError, InputError
 from gemfi.serve import logs
 from gemfi.serve.app import create_app
 from gemfi.serve.bodies import check_size
-from gemfi.serve.connections import Gate
+from gemfi.serve.connections import ConnectionLimit
 from gemfi.serve.formats import InputFormat
 from gemfi.serve.metrics import Metrics
 from gemfi.serve.problems import ProblemError
@@ -84,21 +84,21 @@ def test_the_limit_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for files, limit in ((256, 176), (100_000, 1024), (resource.RLIM_INFINITY, 1024)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert Gate.of(Settings()).limit == limit
+        assert ConnectionLimit.of(Settings()).limit == limit
     monkeypatch.setattr(resource, "getrlimit", lambda _: (80, 80))
     with pytest.raises(InputError, match=r"may open 80 files.*ulimit -n"):
-        Gate.of(Settings())
+        ConnectionLimit.of(Settings())
 
 
 def test_a_crowd_is_told(row_client: TestClient) -> None:
-    gate = row_client.app.state.service.gate  # type: ignore[attr-defined]
-    gate.open = gate.limit
+    limit = row_client.app.state.service.connections  # type: ignore[attr-defined]
+    limit.open = limit.limit
     assert row_client.get("/healthz").status_code == 200
-    gate.open += 1
+    limit.open += 1
     answer = row_client.get("/healthz")
     error(answer, 503, "busy")
     assert (answer.headers["connection"], answer.headers["retry-after"]) == ("close", "1")
-    assert not gate.is_full
+    assert not limit.is_full
 
 
 # -- the log --------------------------------------------------------------------------------------

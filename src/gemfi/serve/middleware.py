@@ -75,7 +75,7 @@ class RequestMiddleware:
 
     Args:
         app: what is inside.
-        service: has the settings, the metrics and the gate that counts connections.
+        service: has the settings, the metrics and the count of connections.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -126,7 +126,7 @@ class RequestMiddleware:
             raise ProblemError(400, "malformed", message, headers={"Connection": "close"})
         guarded = _GUARDED.match(scope["path"]) is not None
         self._origins.check(headers, guarded=guarded or scope["method"] not in _SAFE)
-        if self._service.gate.is_crowded:
+        if self._service.connections.is_crowded:
             message = "too many connections are open; try again"
             later = {"Connection": "close", "Retry-After": "1"}
             raise ProblemError(503, "busy", message, headers=later)

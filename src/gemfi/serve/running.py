@@ -144,7 +144,7 @@ def run(
     settings = service.settings
     config = uvicorn.Config(
         app,
-        http=partial(Connection, settings, service.gate),  # type: ignore[arg-type]  # what makes one does
+        http=partial(Connection, settings, service.connections),  # type: ignore[arg-type]  # what makes one does
         log_config=None,
         access_log=False,
         server_header=False,
@@ -157,7 +157,7 @@ def run(
         ssl_keyfile=None if tls is None else tls.key,
     )
     server = Server(config, service, hangup or Hangup(), parent)
-    server.run([Listener(listening, service.gate)])
+    server.run([Listener(listening, service.connections)])
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -14,7 +14,7 @@ from gemfi.decisions import Policy
 from gemfi.errors import GemfiError, InputError, NoAnswerError
 from gemfi.serve.batching import Batcher, QueueFullError, Served, StoppedError
 from gemfi.serve.bodies import DisconnectedError, Receive, place
-from gemfi.serve.connections import Gate
+from gemfi.serve.connections import ConnectionLimit
 from gemfi.serve.logs import log
 from gemfi.serve.metrics import Metrics
 from gemfi.serve.predictor import Predictor, Question, count_verdicts
@@ -52,7 +52,7 @@ class Service:
     ) -> None:
         self.settings, self._source = settings, source
         self.metrics = Metrics(settings.max_queue)
-        self.gate = Gate.of(settings)
+        self.connections = ConnectionLimit.of(settings)
         self.tell_workers: Callable[[], None] = lambda: None
         self._put(Predictor(bundle, policy, settings))
         self.batcher: Batcher[Asked, Reply] = Batcher(
