@@ -239,14 +239,10 @@ def _components(belief: Belief) -> list[list[Component]]:
 
 
 def _gate(belief: Belief) -> list[Any]:
-    """The gate of each class, or one number where all classes share it.
-
-    A gate on the evidence is part of the evidence already and is kept in `extra`, to be shown.
-    """
-    log_gate = belief.extra.get("log_gate") if belief.log_gate is None else belief.log_gate
-    if log_gate is None:
+    """The gate of each class, or one number where all classes share it."""
+    if belief.log_gate is None:
         return [None] * len(belief)
-    gate = _array(log_gate.exp())
+    gate = _array(belief.log_gate.exp())
     rows: list[Any] = (gate[:, :1] if (gate == gate[:, :1]).all() else gate).tolist()
     return rows
 

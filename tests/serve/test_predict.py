@@ -114,7 +114,7 @@ def test_detail(rows: Bundle, row_client: TestClient) -> None:
         )
         assert detail["alpha"] == pytest.approx(alpha.tolist(), rel=1e-6)
         assert detail["energy"] == pytest.approx(float(belief.need("energy")[row]))
-        assert detail["gate"] == pytest.approx(belief.extra["log_gate"][row].exp().tolist())
+        assert detail["gate"] == pytest.approx(belief.need("log_gate")[row].exp().tolist())
         assert detail["log_density"] == pytest.approx(float(belief.need("log_density")[row]))
 
 
