@@ -109,11 +109,7 @@ class _App(FastAPI):
 
 
 class _Handlers:
-    """The handlers of the API.
-
-    Args:
-        service: what they share.
-    """
+    """The handlers of the API."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

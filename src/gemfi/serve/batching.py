@@ -35,12 +35,7 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Served(Generic[Result]):
-    """The result of one payload.
-
-    Attributes:
-        result: what `run` returned for it.
-        batch: inputs of the batch that it was part of.
-    """
+    """The result of one payload; `batch` is the number of inputs that ran with it."""
 
     result: Result
     batch: int
@@ -97,12 +92,9 @@ class Batcher(Generic[Payload, Result]):
     async def submit(
         self, payload: Payload, size: int = 1, kind: Hashable = None
     ) -> Served[Result]:
-        """Wait for the result of a payload; to stop waiting, cancel this.
+        """Wait for the result of a payload of `size` inputs; to stop waiting, cancel this.
 
-        Args:
-            payload: what `run` takes.
-            size: how many inputs it is.
-            kind: payloads of different kinds are never in one batch.
+        Payloads of different kinds are never in one batch.
 
         Raises:
             QueueFullError: if there is no room.

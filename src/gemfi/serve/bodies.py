@@ -52,13 +52,7 @@ class DisconnectedError(Exception):
 
 
 async def read_body(receive: Receive, limit: int, seconds: float) -> bytes:
-    """The whole body, or 413 as soon as it passes the limit, or 408 if it comes too slowly.
-
-    Args:
-        receive: the ASGI channel of the request.
-        limit: greatest number of bytes, whatever the headers say.
-        seconds: time in which the body must have come.
-    """
+    """The whole body; 413 beyond `limit` bytes, 408 if it takes more than `seconds`."""
     parts: list[bytes] = []
     size = 0
     too_long = f"the body has more than the {limit:,} bytes allowed"
@@ -151,9 +145,9 @@ def to_inputs(values: Any, field: str, form: InputFormat, max_inputs: int) -> In
 
     Args:
         values: the value of `inputs`, or [the value] of `input`.
-        field: which of the two.
+        field: `inputs` or `input`.
         form: what the model takes.
-        max_inputs: how many inputs there may be.
+        max_inputs: greatest number of inputs.
     """
     if not isinstance(values, list):
         raise unusable("wrong_shape", "inputs must be an array of inputs", field)
@@ -260,13 +254,7 @@ def _files_of_base64(texts: Any, field: str, max_inputs: int) -> list[bytes]:
 
 
 def files_of_form(body: bytes, content_type: str, most: int) -> list[bytes]:
-    """The parts named `file` of a multipart form, in order.
-
-    Args:
-        body: the whole body.
-        content_type: the header, which has the boundary.
-        most: parts that there may be; nothing is read beyond, since each takes its time.
-    """
+    """The parts named `file` of a multipart form, in order; no more than `most` are read."""
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         raise malformed("the form has no boundary in its Content-Type")
@@ -338,14 +326,7 @@ class _NamedBytes(io.BytesIO):
 def decode_images(
     files: Sequence[bytes], field: str, form: InputFormat, settings: Settings
 ) -> Inputs:
-    """Images (N, C, H, W) as the model takes them.
-
-    Args:
-        files: PNG, JPEG, BMP or WEBP.
-        field: what the request calls them, for messages.
-        form: what the model takes.
-        settings: has the limit of pixels.
-    """
+    """Images (N, C, H, W) as the model takes them; `field` is their name in the request."""
     if form.kind != "image":
         message = f"this model does not take images; an input is {form.words()}"
         raise unusable("wrong_kind", message, field)

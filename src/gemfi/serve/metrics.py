@@ -25,11 +25,7 @@ _SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Every family that /metrics shows.
-
-    Args:
-        max_queue: inputs that may wait.
-    """
+    """Every family that /metrics shows."""
 
     def __init__(self, max_queue: int) -> None:
         self._registry = CollectorRegistry()
@@ -55,12 +51,7 @@ class Metrics:
         self._worker = ""
 
     def share(self, folder: Path, worker: int) -> None:
-        """Share a folder of metrics with other workers; whoever is asked then shows those of all.
-
-        Args:
-            folder: the folder that they share.
-            worker: number of this one, which is the label `worker`.
-        """
+        """Share a folder with other workers; whoever is asked then shows the metrics of all."""
         self._folder, self._worker = folder, str(worker)
 
     @property
@@ -77,12 +68,7 @@ class Metrics:
                 self.decisions.labels(str(verdict))
 
     def text(self, depth: int, watch: WatchState | None) -> str:
-        """Everything, as Prometheus reads it.
-
-        Args:
-            depth: inputs that wait.
-            watch: the state of the monitor; None without one.
-        """
+        """Everything, as Prometheus reads it; `depth` is the number of inputs that wait."""
         self._depth.set(depth)
         own = [*self._registry.collect(), *([] if watch is None else _monitor_families(watch))]
         for family in own:

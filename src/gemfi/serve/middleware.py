@@ -71,12 +71,7 @@ class Record:
 
 
 class RequestMiddleware:
-    """The outermost layer of the app.
-
-    Args:
-        app: what is inside.
-        service: has the settings, the metrics and the count of connections.
-    """
+    """The outermost layer of the app."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self._service = app, service
@@ -168,11 +163,7 @@ def _add_headers(headers: MutableHeaders, path: str, request_id: str) -> None:
 
 
 class Origins:
-    """The hosts that are answered, and the pages.
-
-    Args:
-        settings: the address that the server listens at, and what else it may be called.
-    """
+    """The hosts that are answered, and the pages."""
 
     def __init__(self, settings: Settings) -> None:
         self._named = frozenset(name.lower() for name in settings.allow_hosts)
@@ -182,9 +173,7 @@ class Origins:
     def check(self, headers: Headers, *, guarded: bool) -> None:
         """Refuse a request that is for another host, or from another site.
 
-        Args:
-            headers: of the request.
-            guarded: whether another site may not even ask without reading the answer.
+        Where it is `guarded`, another site may not even ask without reading the answer.
         """
         host, port = _split_host(headers.get("host", ""))
         if host not in self._hosts and not (self._any_address and _is_address(host)):

@@ -17,7 +17,7 @@ class ProblemError(Exception):
         code: one word for programs.
         message: a sentence for people; it tells nothing of the machine that serves.
         where: the place in the request, such as `inputs[3]`.
-        headers: further headers of the answer.
+        headers: further headers.
     """
 
     def __init__(

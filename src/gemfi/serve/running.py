@@ -50,12 +50,7 @@ _REST: Final = 1.0  # seconds that a worker lives at least before another takes 
 
 @dataclass(frozen=True)
 class Tls:
-    """A certificate and its key, in files.
-
-    Attributes:
-        cert: the certificate, and those that it was signed with.
-        key: its private key, without a password.
-    """
+    """Files with a certificate (and those that signed it) and its private key without password."""
 
     cert: str
     key: str
@@ -71,13 +66,7 @@ class Tls:
 
 
 def listen(host: str, port: int, *, beyond: bool = False) -> socket.socket:
-    """A socket that listens.
-
-    Args:
-        host: address or name.
-        port: 0 for any that is free.
-        beyond: whether it may be reached from beyond this machine.
-    """
+    """A socket that listens; `beyond` allows that it is reached from beyond this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP, so that asyncio sends answers at once and does not gather them (no Nagle).
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -138,7 +127,7 @@ def run(
         listening: made by `listen`.
         tls: a certificate; None to speak HTTP.
         hangup: tells when to read the model anew.
-        parent: process of which this is a worker, with which it ends.
+        parent: id of the process of which this is a worker, and with which it ends.
     """
     service: Service = app.state.service
     settings = service.settings
@@ -181,12 +170,6 @@ class Server(uvicorn.Server):
     At the first signal the port is closed, so that nobody new comes. Requests on open connections
     that were begun are answered; for a moment those that follow hear 503, with `Connection: close`.
     Then idle connections are closed. A second signal ends it at once.
-
-    Args:
-        config: of uvicorn.
-        service: is told of the end.
-        hangup: tells when to read the model anew.
-        parent: process of which this is a worker, with which it ends.
     """
 
     def __init__(
@@ -261,14 +244,7 @@ class Server(uvicorn.Server):
 
 @dataclass(frozen=True)
 class Job:
-    """What every worker does.
-
-    Attributes:
-        source: where it reads the model; can be pickled.
-        settings: limits, times and names of the server.
-        tls: a certificate, or None.
-        workers: how many there are.
-    """
+    """What every worker does; `source` can be pickled."""
 
     source: ModelSource
     settings: Settings

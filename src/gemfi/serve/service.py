@@ -34,14 +34,7 @@ _INLINE: Final = 1 << 16
 
 
 class Service:
-    """Everything that the routes share.
-
-    Args:
-        bundle: the model.
-        settings: limits, times and names of the server.
-        policy: makes the decisions; None for none.
-        source: where to read the model anew; None if it cannot be.
-    """
+    """Everything that the routes share; arguments as of `create_app`."""
 
     def __init__(
         self,
@@ -104,12 +97,12 @@ class Service:
             raise _full(self.batcher.retry_after())
 
     async def decode(self, size: int, function: Callable[[], T], *, heavy: bool) -> T:
-        """Read a body, in a thread of its own if that takes long.
+        """Read a body of `size` bytes, in a thread of its own if that takes long.
 
         Args:
-            size: number of its bytes.
-            function: reads it.
-            heavy: whether it holds images.
+            size: number of bytes.
+            function: reads the body.
+            heavy: whether the body may hold images.
         """
         if size <= _INLINE and not heavy:
             return function()
