@@ -194,6 +194,10 @@ def _rows_by_name(values: list[Any], field: str, form: InputFormat) -> Inputs:
     if columns is None:
         message = f"this model knows no names of columns; an input is {form.words()}"
         raise unusable("wrong_shape", message, field)
+    for index, row in enumerate(values):
+        if isinstance(row, dict) and len(row) > len(columns.names):  # pydantic would list them all
+            unknown = next(name for name in row if name not in columns.names)
+            raise _unknown_column(unknown, place(field, index))
     try:
         form.rows_adapter.validate_python(values)
     except ValidationError as error:
@@ -214,7 +218,7 @@ def _row_flaw(error: ErrorDetails, field: str, form: InputFormat) -> ProblemErro
         message = f"column {shown} is not there; a missing value is null"
         return unusable("wrong_shape", message, where)
     if kind == "extra_forbidden":
-        return unusable("wrong_shape", f"there is no column {shown}", where)
+        return _unknown_column(name, where)
     columns = () if form.columns is None else form.columns.columns
     is_number = any(column.name == name and column.kind == "number" for column in columns)
     wanted = "a number" if is_number else "a text"
@@ -223,6 +227,10 @@ def _row_flaw(error: ErrorDetails, field: str, form: InputFormat) -> ProblemErro
     nested = isinstance(cell, list | dict)
     got = "an array or an object" if nested else json.dumps(cell)[:_SHOWN]
     return unusable("not_a_number", f"column {shown}: expected {wanted}, got {got}", where)
+
+
+def _unknown_column(name: str, where: str) -> ProblemError:
+    return unusable("wrong_shape", f"there is no column {name[:_SHOWN]!r}", where)
 
 
 def place(field: str, index: int) -> str:
