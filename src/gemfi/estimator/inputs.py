@@ -13,8 +13,6 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from gemfi import scores
-from gemfi.belief import Belief
 from gemfi.data.columns import Columns
 from gemfi.data.tensors import require_dense
 from gemfi.errors import InputError
@@ -76,16 +74,6 @@ def joined(parts: Sequence[T]) -> T:
         for each in fields(first)
     }
     found: T = replace(first, **values)
-    return found
-
-
-def uncertainty_columns(belief: Belief) -> dict[str, Floats]:
-    """The parts of the entropy, and every score that a belief allows, by name."""
-    parts = scores.uncertainty(belief)
-    names = ("total", "aleatoric", "within", "between", "epistemic")
-    found: dict[str, Floats] = {name: getattr(parts, name).numpy() for name in names}
-    for name in scores.available(belief):
-        found[name] = scores.SCORES[name](belief).numpy()
     return found
 
 

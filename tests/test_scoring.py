@@ -21,8 +21,7 @@ from gemfi.decisions import Goal
 from gemfi.runs import make_spec, train_run
 from gemfi.runs.spec import OwnData
 from gemfi.scores import SCORES
-from gemfi.scoring import score_files
-from gemfi.scoring.inputs import stream_inputs
+from gemfi.scoring import score_files, stream_inputs
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +195,7 @@ def test_nothing_is_left_behind_by_a_run_that_was_stopped(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gemfi.scoring.scoring.rows_of", stopped)
+    monkeypatch.setattr("gemfi.scoring._rows", stopped)
     with pytest.raises(KeyboardInterrupt):
         score_files(images, [tmp_path / "x.npy"], tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "before"
@@ -296,7 +295,7 @@ def test_an_output_does_not_replace_an_input(table: Bundle, tmp_path: Path) -> N
 def test_large_inputs_come_in_small_pieces(
     images: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gemfi.scoring.inputs._NUMBERS", 3 * 64 + 5)
+    monkeypatch.setattr("gemfi.scoring._NUMBERS", 3 * 64 + 5)
     file = _saved(tmp_path / "x.npy", np.zeros((7, 1, 8, 8), np.float32))
     assert [len(piece.names) for piece, _ in stream_inputs([file], images)] == [3, 3, 1]
 

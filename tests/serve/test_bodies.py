@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 
 from gemfi.backbones.tokens import Tokens
-from gemfi.serve.arrays import parse_object, to_inputs
+from gemfi.serve.bodies import inputs_of_json, to_inputs
 from gemfi.serve.formats import InputFormat
 from gemfi.serve.problems import ProblemError
+from gemfi.serve.settings import Settings
 
 ROW = InputFormat("row", (2,), "float32")
 BYTES = InputFormat("image", (1, 1, 2), "uint8")
@@ -31,10 +32,10 @@ ANY = st.recursive(
 
 
 def read(value: Any, form: InputFormat, field: str = "inputs") -> Any:
-    text = json.dumps({field: value}, allow_nan=True)
-    given, text = parse_object(text.encode())
-    values = [given["input"]] if field == "input" else given["inputs"]
-    return to_inputs(values, field, text, form, 100)
+    body = json.dumps({field: value}, allow_nan=True).encode()
+    inputs, name = inputs_of_json(body, form, Settings(max_inputs=100))
+    assert name == field
+    return inputs
 
 
 def fits(value: Any, form: InputFormat) -> bool:
@@ -92,9 +93,8 @@ def test_one_input() -> None:
 def test_strings_cannot_take_much_memory() -> None:
     """NumPy would make room for the longest text in every place: 40 GB here."""
     value = [["x" * 100_000, "y"]] + [["", ""]] * 50_000
-    text = json.dumps({"inputs": value})
     with pytest.raises(ProblemError) as caught:
-        to_inputs(value, "inputs", text, ROW, 10**6)
+        to_inputs(value, "inputs", ROW, 10**6)
     assert (caught.value.code, caught.value.where) == ("not_a_number", "inputs[0][0]")
     assert len(caught.value.message) < 200
 
@@ -110,5 +110,5 @@ def test_texts_of_different_lengths() -> None:
 
 
 def test_duplicate_keys_are_harmless() -> None:
-    given, text = parse_object(b'{"inputs": [["a", 2]], "inputs": [[1, 2]]}')
-    assert to_inputs(given["inputs"], "inputs", text, ROW, 9).tolist() == [[1, 2]]
+    body = b'{"inputs": [["a", 2]], "inputs": [[1, 2]]}'
+    assert inputs_of_json(body, ROW, Settings())[0].tolist() == [[1, 2]]

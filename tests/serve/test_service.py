@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 
 from gemfi.bundle import Bundle
 from gemfi.serve.app import create_app
-from gemfi.serve.predictor import Reply
-from gemfi.serve.service import Asked, Service, run_together
+from gemfi.serve.service import Asked, Reply, Service, run_together
 from gemfi.serve.settings import Settings
 from support.served import JSON, Open, error, post
 
@@ -84,7 +83,7 @@ def test_a_full_queue(rows: Bundle) -> None:
             waiting = asyncio.ensure_future(client.post("/v1/predict", json=body))
             while not service.batcher.depth:
                 await asyncio.sleep(0.001)
-            assert "gemfi_queue_inputs 4\n" in (await client.get("/metrics")).text
+            assert "gemfi_queue_inputs 4.0\n" in (await client.get("/metrics")).text
             answer = await client.post("/v1/predict", json={"input": [0, 0, 0, 0]})
             error(answer, 429, "busy")
             assert int(answer.headers["retry-after"]) >= 1
@@ -146,7 +145,7 @@ def test_a_bad_neighbour_harms_nobody(rows: Bundle) -> None:
             assert [each.status_code for each in answers] == [200, 200, 422, 200]
             told = [each.json()["predictions"][0]["probs"] for each in answers if each.is_success]
             assert np.allclose(told[0], told, rtol=0, atol=1e-6)
-            assert "gemfi_monitor_inputs 3\n" in (await client.get("/metrics")).text
+            assert "gemfi_monitor_inputs 3.0\n" in (await client.get("/metrics")).text
             await service.stop()
 
     asyncio.run(scenario())
@@ -223,7 +222,7 @@ def test_slow_decoding(images: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: object) -> Any:
         assert held.wait(10)
 
-    monkeypatch.setattr("gemfi.serve.images.decode", slow)
+    monkeypatch.setattr("gemfi.serve.bodies.decode_images", slow)
 
     async def scenario() -> None:
         app = create_app(images, Settings(answer_timeout=0.05))
