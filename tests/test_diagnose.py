@@ -38,7 +38,7 @@ from gemfi.diagnostics import checks, limits
 from gemfi.diagnostics.subject import Subject, ask
 from gemfi.errors import RoleError
 from gemfi.methods import DAEDLConfig, EDLConfig
-from gemfi.training.batches import Features
+from gemfi.training.features import FeatureBatches
 
 CLASSES, WIDTH = 3, 6
 CONFIG = TrainConfig(epochs=25, batch_size=50, learning_rate=1e-2)
@@ -117,7 +117,7 @@ def turned_energy(head: Any) -> None:
     """Low off the support; then fitted again, as after training."""
     head.energy.layers[-1].weight.neg_()
     head.energy.layers[-1].bias.neg_()
-    head.fit_statistics(Features(Model(nn.Identity(), head), TRAIN), None)
+    head.fit_statistics(FeatureBatches(Model(nn.Identity(), head), TRAIN), None)
 
 
 def large_norm(head: Any) -> None:

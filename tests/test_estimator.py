@@ -31,11 +31,17 @@ from gemfi import METHODS, scores
 from gemfi.calibration import fit_temperature
 from gemfi.decisions import Costs, Goal, Verdict
 from gemfi.errors import GemfiWarning, InputError
-from gemfi.estimator import GEMClassifier, budget, inputs
-from gemfi.estimator.budget import Budget, choose_budget, split_parts
+from gemfi.estimator import GEMClassifier, inputs
 from gemfi.estimator.inputs import Scaling
-from gemfi.estimator.temperature import shrunk_temperature
+from gemfi.estimator.training import (
+    Budget,
+    choose_budget,
+    default_steps,
+    shrunk_temperature,
+    split_parts,
+)
 from gemfi.methods import EDLConfig, GEMConfig
+from gemfi.training.run_data import batches_per_epoch
 
 Array = npt.NDArray[Any]
 
@@ -663,8 +669,8 @@ def test_budget() -> None:
 @pytest.mark.parametrize("samples", [2, 10, 110, 1000, 10_000, 48_000, 10**6])
 def test_a_budget_is_of_steps(samples: int) -> None:
     size, epochs = choose_budget(samples)
-    steps = epochs * budget.batches_per_epoch(samples, size)
-    assert steps == pytest.approx(budget.default_steps(samples), rel=0.5, abs=20)
+    steps = epochs * batches_per_epoch(samples, size)
+    assert steps == pytest.approx(default_steps(samples), rel=0.5, abs=20)
     assert 1 <= size <= max(16, samples)
 
 

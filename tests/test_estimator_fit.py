@@ -16,11 +16,18 @@ from sklearn.model_selection import train_test_split
 
 from gemfi import METHODS
 from gemfi.errors import InputError
-from gemfi.estimator import GEMClassifier, threads
-from gemfi.estimator.building import build
-from gemfi.estimator.fitting import CALM, FREE, USUAL, better, choose_paces
-from gemfi.estimator.threads import choose_threads, limited_threads
-from gemfi.estimator.weighting import total_weight
+from gemfi.estimator import GEMClassifier, training
+from gemfi.estimator.inputs import total_weight
+from gemfi.estimator.training import (
+    CALM,
+    FREE,
+    USUAL,
+    better,
+    build,
+    choose_paces,
+    choose_threads,
+    limited_threads,
+)
 
 Array = npt.NDArray[Any]
 
@@ -216,8 +223,8 @@ def test_a_small_fit_takes_one_thread_and_gives_the_others_back(
 def test_which_fits_are_small() -> None:
     model = build("softmax", "mlp", None, 3, config=None, example=torch.zeros(2, 4), seed=0)
     weights = sum(each.numel() for each in model.parameters())
-    assert choose_threads(model, threads.SMALL // weights, 2) == 1
-    assert choose_threads(model, threads.SMALL // weights + 1, 2) is None
+    assert choose_threads(model, training.SMALL // weights, 2) == 1
+    assert choose_threads(model, training.SMALL // weights + 1, 2) is None
     assert choose_threads(model, 16, 4) is None  # images
     before = torch.get_num_threads()
     with limited_threads(before + 1):
