@@ -304,7 +304,7 @@ class Training:
         """
         held = self.samples.rows(self.parts.validation)
         tried = [self._first(pace, held) for pace in paces]
-        kept = tried[0] if len(tried) == 1 else better(*tried, held.weights)
+        kept = tried[0] if len(tried) == 1 else better(tried[0], tried[1], held.weights)
         notes = list(kept.result.notes)
         if len(tried) > 1:
             rates = " and ".join(f"{pace.learning_rate:g}" for pace in paces)
