@@ -15,19 +15,23 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from gemfi import METHODS
+from gemfi.data import as_split
 from gemfi.errors import InputError
 from gemfi.estimator import GEMClassifier, training
-from gemfi.estimator.inputs import total_weight
+from gemfi.estimator.inputs import Scaling, total_weight
 from gemfi.estimator.training import (
     CALM,
     FREE,
     USUAL,
     better,
     build,
+    choose_budget,
     choose_paces,
     choose_threads,
     limited_threads,
+    split_parts,
 )
+from gemfi.training import TrainConfig, fit
 
 Array = npt.NDArray[Any]
 
@@ -80,6 +84,31 @@ def test_without_patience_every_epoch_is_run_and_the_last_kept() -> None:
     x, y = noise(200)
     classifier = quick(patience=None, epochs=7, max_steps=None).fit(x, y)
     assert (classifier.n_iter_, classifier.best_epoch_) == (7, None)
+
+
+def test_the_best_pace_is_trained_again_on_both_parts_for_as_many_epochs() -> None:
+    x, y = noise(300)
+    known = quick(max_steps=60, patience=2).fit(x, y)
+    assert known.best_epoch_ is not None
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+    parts = split_parts(y, None, None, seed)
+    scaling, rows = Scaling.of(x[parts.train]), np.sort(np.concatenate(parts[:2]))
+    example = scaling.apply(x[parts.train[:2]])
+    model = build("softmax", "mlp", None, 3, config=None, example=example, seed=seed)
+    budget = choose_budget(len(parts.train), max_steps=60)
+    pace = CALM if known.history_[0]["learning_rate"] < CALM.learning_rate * 1.01 else FREE
+    config = TrainConfig(
+        epochs=budget.epochs,
+        batch_size=budget.batch_size,
+        learning_rate=pace.learning_rate,
+        weight_decay=pace.weight_decay,
+        seed=seed,
+        stop_after=known.best_epoch_ + 1,
+    )
+    with limited_threads(1):
+        fit(model, as_split(scaling.apply(x[rows]), y[rows], role="train"), None, config)
+    for name, value in model.double().named_parameters():
+        assert torch.equal(value, known.model_.get_parameter(name)), name
 
 
 def test_nothing_to_stop_by_is_said() -> None:
