@@ -67,8 +67,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `fit` standardises columns (or channels of images), holds two parts out and trains on the rest:
 
-    - `validation_fraction`, for the epoch that is kept, the scales of densities and energies and
-      the temperature of the probabilities;
+    - `validation_fraction`, for the number of epochs and the temperature of the probabilities; the
+      network is then trained again on these samples too, for as many epochs as were best (with
+      `patience=None` it is not, and they give the scales of densities and energies);
     - `calibration_fraction`, for `decide`, and for nothing else.
 
     Each part is a tenth of the samples or 4·√N, whichever is less, and at least 20, in proportion
@@ -123,7 +124,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             itself where it holds numbers alone.
         log_temperature_: log T of the probabilities, which `model_` has too.
         calibration_: what `decide` knows of its calibration data, or None.
-        history_: a record an epoch.
+        history_: a record an epoch of the training that chose the number of epochs.
         notes_: what was left out, in plain words.
     """
 
