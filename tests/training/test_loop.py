@@ -18,7 +18,7 @@ from gemfi import metrics
 from gemfi.data import as_split, two_moons
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError, RoleError
 from gemfi.interrupt import Terminated
-from gemfi.methods import METHODS, PRESETS, Progress
+from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS, Progress
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import Spectral
@@ -329,22 +329,25 @@ def test_a_kill_between_the_last_log_line_and_the_last_save_leaves_one_finished_
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("method", "changes"),
     [
-        {"rho_refit": 0.2, "kl_evidence": "scaled"},
-        {"outliers": OutlierConfig(kind="noise")},
-        {"outliers": OutlierConfig(kind="between")},
-        {"sizes": "released", "spectral": "hard"},
+        ("gem-paper", {}),
+        ("gem-paper", {"sizes": "released", "spectral": "hard"}),
+        ("gem-fi", {"outliers": OutlierConfig(kind="noise")}),
+        ("gem-fi", {"outliers": OutlierConfig(kind="between")}),
     ],
-    ids=lambda changes: next(iter(changes.values())) and next(iter(changes)),
+    ids=["paper", "released", "noise", "between"],
 )
-def test_other_kinds_of_state_resume_exactly_too(tmp_path: Path, changes: dict[str, Any]) -> None:
-    config = replace(PRESETS["gem-fi"], **changes)
+def test_other_kinds_of_state_resume_exactly_too(
+    tmp_path: Path, method: str, changes: dict[str, Any]
+) -> None:
+    presets = PAPER_PRESETS if method == "gem-paper" else PRESETS
+    config = replace(presets["gem-fi"], **changes)
 
     def make() -> Model:
         torch.manual_seed(0)
         backbone = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2))
-        return build_model("gem-fi", backbone, 2, config=config, num_features=8)
+        return build_model(method, backbone, 2, config=config, num_features=8)
 
     whole, first, second = make(), make(), make()
     train(whole)
