@@ -15,12 +15,23 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from gemfi import METHODS
+from gemfi.data import as_split
 from gemfi.errors import InputError
-from gemfi.estimator import GEMClassifier, threads
-from gemfi.estimator.building import build
-from gemfi.estimator.fitting import CALM, FREE, USUAL, better, choose_paces
-from gemfi.estimator.threads import choose_threads, limited_threads
-from gemfi.estimator.weighting import total_weight
+from gemfi.estimator import GEMClassifier, training
+from gemfi.estimator.inputs import Scaling, total_weight
+from gemfi.estimator.training import (
+    CALM,
+    FREE,
+    USUAL,
+    better,
+    build,
+    choose_budget,
+    choose_paces,
+    choose_threads,
+    limited_threads,
+    split_parts,
+)
+from gemfi.training import TrainConfig, fit
 
 Array = npt.NDArray[Any]
 
@@ -73,6 +84,31 @@ def test_without_patience_every_epoch_is_run_and_the_last_kept() -> None:
     x, y = noise(200)
     classifier = quick(patience=None, epochs=7, max_steps=None).fit(x, y)
     assert (classifier.n_iter_, classifier.best_epoch_) == (7, None)
+
+
+def test_the_best_pace_is_trained_again_on_both_parts_for_as_many_epochs() -> None:
+    x, y = noise(300)
+    known = quick(max_steps=60, patience=2).fit(x, y)
+    assert known.best_epoch_ is not None
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+    parts = split_parts(y, None, None, seed)
+    scaling, rows = Scaling.of(x[parts.train]), np.sort(np.concatenate(parts[:2]))
+    example = scaling.apply(x[parts.train[:2]])
+    model = build("softmax", "mlp", None, 3, config=None, example=example, seed=seed)
+    budget = choose_budget(len(parts.train), max_steps=60)
+    pace = CALM if known.history_[0]["learning_rate"] < CALM.learning_rate * 1.01 else FREE
+    config = TrainConfig(
+        epochs=budget.epochs,
+        batch_size=budget.batch_size,
+        learning_rate=pace.learning_rate,
+        weight_decay=pace.weight_decay,
+        seed=seed,
+        stop_after=known.best_epoch_ + 1,
+    )
+    with limited_threads(1):
+        fit(model, as_split(scaling.apply(x[rows]), y[rows], role="train"), None, config)
+    for name, value in model.double().named_parameters():
+        assert torch.equal(value, known.model_.get_parameter(name)), name
 
 
 def test_nothing_to_stop_by_is_said() -> None:
@@ -216,8 +252,8 @@ def test_a_small_fit_takes_one_thread_and_gives_the_others_back(
 def test_which_fits_are_small() -> None:
     model = build("softmax", "mlp", None, 3, config=None, example=torch.zeros(2, 4), seed=0)
     weights = sum(each.numel() for each in model.parameters())
-    assert choose_threads(model, threads.SMALL // weights, 2) == 1
-    assert choose_threads(model, threads.SMALL // weights + 1, 2) is None
+    assert choose_threads(model, training.SMALL // weights, 2) == 1
+    assert choose_threads(model, training.SMALL // weights + 1, 2) is None
     assert choose_threads(model, 16, 4) is None  # images
     before = torch.get_num_threads()
     with limited_threads(before + 1):

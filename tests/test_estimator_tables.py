@@ -26,7 +26,7 @@ from gemfi.data import Split
 from gemfi.data.normalisation import is_on_another_scale
 from gemfi.errors import GemfiWarning, InputError
 from gemfi.estimator import GEMClassifier
-from gemfi.estimator.budget import split_parts
+from gemfi.estimator.training import split_parts
 from gemfi.scoring import score_files
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gemfi._files import DEEPEST, appending, named, replacing, strict_json, write_atomically
 from gemfi.errors import WriteError
 from gemfi.scoring import writer
-from gemfi.training.growing import Growing
+from gemfi.training.features import GrowingFile
 from gemfi_bench.record_file import write_arrays
 from support.disks import full_disk
 
@@ -107,11 +107,11 @@ def test_arrays_of_a_bench_are_whole_or_not_there(tmp_path: Path) -> None:
 
 def test_features_that_did_not_fit_go_on_when_there_is_room(tmp_path: Path) -> None:
     rows = torch.arange(40 * 64, dtype=torch.float32).view(40, 64)  # 10 KB
-    growing = Growing(tmp_path / "z.safetensors", 40, 64)
+    growing = GrowingFile(tmp_path / "z.safetensors", 40, 64)
     growing.append(rows[:10])
     with full_disk(LIMIT), pytest.raises(WriteError, match=r"cannot write .*/z\.part: "):
         growing.append(rows[10:])
-    again = Growing(tmp_path / "z.safetensors", 40, 64)
+    again = GrowingFile(tmp_path / "z.safetensors", 40, 64)
     assert again.done == 10
     again.append(rows[10:])
     again.finish()

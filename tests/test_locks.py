@@ -15,7 +15,7 @@ from gemfi.data import two_moons
 from gemfi.errors import CheckpointError
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
-from gemfi.training.folder import LOCK
+from gemfi.training.run_dir import LOCK
 
 HOLDER = """
 import sys

@@ -17,15 +17,15 @@ class Terminated(KeyboardInterrupt):
 
 
 def interrupt(number: int, _frame: FrameType | None = None) -> NoReturn:
-    """End what is being done, as Python does at Ctrl-C; the handler of a signal."""
+    """The handler of a signal: raise what Python raises at Ctrl-C."""
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 @contextmanager
 def graceful_interrupt() -> Iterator[threading.Event]:
-    """Turn the first signal into an event that the loop reads between steps; the second interrupts.
+    """Turn the first Ctrl-C or SIGTERM into an event; the second one interrupts at once.
 
-    Signals are Ctrl-C and SIGTERM. A KeyboardInterrupt that the loop raises for the event is a
+    The loop reads the event between steps. The KeyboardInterrupt that it then raises becomes a
     Terminated if the signal was SIGTERM. Outside the main thread, where Python delivers no signals,
     the event is never set.
     """
@@ -41,7 +41,7 @@ def graceful_interrupt() -> Iterator[threading.Event]:
         first.append(number)
         interrupted.set()
 
-    previous = {each: signal.signal(each, handle) for each in _SIGNALS}
+    previous = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield interrupted
     except KeyboardInterrupt as stopped:
@@ -49,13 +49,13 @@ def graceful_interrupt() -> Iterator[threading.Event]:
             interrupt(first[0])
         raise
     finally:
-        for each, handler in previous.items():
-            signal.signal(each, handler)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM raise Terminated wherever it comes, as Ctrl-C raises KeyboardInterrupt."""
+    """Let SIGTERM raise Terminated at once, as Ctrl-C raises KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

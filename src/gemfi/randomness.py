@@ -1,4 +1,4 @@
-"""torch's global generator, which only one thread at a time may use.
+"""Seeds, and torch's global generator, which only one thread at a time may use.
 
 Dropout and the initial weights of layers draw from it, and cannot be given another.
 """
@@ -6,6 +6,7 @@ Dropout and the initial weights of layers draw from it, and cannot be given anot
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
 from collections.abc import Iterator
 
@@ -14,12 +15,18 @@ import torch
 _LOCK = threading.RLock()
 
 
-class OwnGenerator:
-    """A state of torch's global CPU generator that belongs to one run.
+def derived_seed(text: str) -> int:
+    """A seed from the digest of a text, such as `<seed>:<epoch>`."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "big")
 
-    Args:
-        seed: of the first number.
-    """
+
+def derived_generator(text: str) -> torch.Generator:
+    """A generator that begins with `derived_seed`."""
+    return torch.Generator().manual_seed(derived_seed(text))
+
+
+class OwnGenerator:
+    """A state of torch's global CPU generator that belongs to one run."""
 
     def __init__(self, seed: int) -> None:
         self.state = torch.Generator().manual_seed(seed).get_state()

@@ -19,7 +19,7 @@ from gemfi.detectors import DETECTORS, detector_names
 from gemfi.detectors.base import BATCH
 from gemfi.methods.base import DataFacts
 from gemfi.runs import RunSpec
-from gemfi.training.batches import batches_per_epoch
+from gemfi.training.run_data import batches_per_epoch
 from gemfi_bench.grid import Cell
 from gemfi_bench.observation import BANK, observed_arrays
 from gemfi_bench.overhead import Subject

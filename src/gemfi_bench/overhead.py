@@ -34,8 +34,7 @@ from gemfi.model import Model
 from gemfi.runs import RunSpec, make_spec
 from gemfi.runs.record import environment
 from gemfi.scores import SCORES
-from gemfi.training.optimizer import make_optimizer
-from gemfi.training.step import TrainingStep
+from gemfi.training.objective import Objective, make_optimizer
 from gemfi_bench.results import OVERHEAD
 from gemfi_bench.runner import Bench
 
@@ -124,7 +123,7 @@ class Subject:
 
     def __init__(self, model: Model, spec: RunSpec, x: Tensor, y: Tensor, facts: DataFacts) -> None:
         self.model, self.config, self.x, self.y = model, spec.train, x, y
-        self.step = TrainingStep(model, bf16=spec.train.bf16)
+        self.step = Objective(model, bf16=spec.train.bf16)
         self.optimizer = make_optimizer(model, spec.train)
         self.generator = torch.Generator().manual_seed(0)
         self.scores = [SCORES[name] for name in model.head.named_scores.values()]

@@ -22,7 +22,7 @@ import torch
 
 from gemfi.data import TASKS, Split, Task
 from gemfi.errors import CheckpointError
-from gemfi.training.folder import CHECKPOINT
+from gemfi.training.run_dir import CHECKPOINT
 from gemfi_bench.protocol import Contestant, Protocol, find_protocol
 from gemfi_bench.record_file import PACKED, RECORDS, read_arrays
 from gemfi_bench.runner import Bench, Event

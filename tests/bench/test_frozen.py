@@ -27,7 +27,7 @@ from gemfi.data import TASKS, Role, registered_task
 from gemfi.errors import InputError, MissingDataError
 from gemfi.runs.choose import make_spec, matched_recipe
 from gemfi.training import TrainConfig, fit
-from gemfi.training.stored import digest_of, read_tensors, write_tensors
+from gemfi.training.features import digest_of, read_tensors, write_tensors
 from gemfi_bench.frozen import cifar10_frozen, convert_weights, features, frozen_features
 from gemfi_bench.frozen.__main__ import main
 from gemfi_bench.frozen.features import FOLDER

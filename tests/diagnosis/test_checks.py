@@ -38,7 +38,7 @@ from gemfi.diagnosis import CHECKS, checks
 from gemfi.diagnosis.checks import Subject
 from gemfi.errors import RoleError
 from gemfi.methods import DAEDLConfig, EDLConfig, PaperConfig
-from gemfi.training.batches import Features
+from gemfi.training.features import FeatureBatches
 
 CLASSES, WIDTH = 3, 6
 PLAIN = PaperConfig(sn=False, sizes="linear")
@@ -118,7 +118,7 @@ def turned_energy(head: Any) -> None:
     """Low off the support; then fitted again, as after training."""
     head.energy.layers[-1].weight.neg_()
     head.energy.layers[-1].bias.neg_()
-    head.fit_statistics(Features(Model(nn.Identity(), head), TRAIN), None)
+    head.fit_statistics(FeatureBatches(Model(nn.Identity(), head), TRAIN), None)
 
 
 def large_norm(head: Any) -> None:

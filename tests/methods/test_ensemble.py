@@ -17,7 +17,8 @@ from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import Batch, EDLConfig, Ensemble, EnsembleConfig, Progress, Softmax
 from gemfi.model import Model
 from gemfi.training import TrainConfig, fit, loop
-from gemfi.training.members import mean_history, member_seed
+from gemfi.training.loop import member_seed
+from gemfi.training.result import mean_history
 
 D, C, B, M = 4, 3, 10, 3
 QUICK = TrainConfig(epochs=2, batch_size=64, learning_rate=5e-3, seed=1)

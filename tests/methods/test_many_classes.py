@@ -31,8 +31,7 @@ from gemfi.methods import (
     REDLConfig,
 )
 from gemfi.model import Model, build_model
-from gemfi.training import TrainConfig, fit
-from gemfi.training.loop import FitResult
+from gemfi.training import FitResult, TrainConfig, fit
 
 C, D = 100, 64
 

@@ -16,7 +16,7 @@ from gemfi.data import Split, Task, two_moons
 from gemfi.runs import Run, RunSpec, evaluate_run, train_run
 from gemfi.runs.folder import RECORD
 from gemfi.training import TrainConfig
-from gemfi.training.folder import CHECKPOINT
+from gemfi.training.run_dir import CHECKPOINT
 
 STEPS = 24  # 3 epochs of 1,000 samples by 128
 

@@ -29,7 +29,7 @@ from gemfi.runs import Run, work
 from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD
 from gemfi.runs.text import CONVENTIONS
-from gemfi.training.folder import CHECKPOINT
+from gemfi.training.run_dir import CHECKPOINT
 from gemfi_bench.recipes import paper_recipe
 from support.commands import Capture, printed, quiet, refused
 

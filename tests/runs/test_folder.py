@@ -22,7 +22,7 @@ from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY, begin
 from gemfi.scores import SCORES
 from gemfi.training.checks import check_run
-from gemfi.training.folder import CHECKPOINT, LOCK, LOG
+from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG
 
 from .conftest import (
     STEPS,

@@ -16,7 +16,7 @@ from gemfi.errors import CheckpointError, InputError
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, RECORD, SUMMARY, clear
 from gemfi.training import fit
-from gemfi.training.folder import CHECKPOINT, LOCK, LOG, lock_run_dir
+from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG, lock_run_dir
 
 from .conftest import (
     STEPS,

@@ -16,7 +16,7 @@ from gemfi.errors import CheckpointError
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, SUMMARY
 from gemfi.runs.summary import terminal
-from gemfi.training.folder import LOG
+from gemfi.training.run_dir import LOG
 
 from .conftest import task_with, toy_spec
 

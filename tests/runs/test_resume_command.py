@@ -18,8 +18,8 @@ from gemfi.errors import CheckpointError
 from gemfi.methods.gem import GEM
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, is_finished
-from gemfi.training.checkpoint import load_counters
-from gemfi.training.folder import CHECKPOINT
+from gemfi.training.checkpoint import Checkpoint
+from gemfi.training.run_dir import CHECKPOINT
 from support.checkpoints import rewrite
 from support.commands import Capture, printed, quiet, refused
 from support.disks import full_disk
@@ -93,7 +93,7 @@ def test_checkpoint_steps_save_in_the_middle_of_an_epoch(
 
     def watching(self: GEM, batch: Any, at: Any) -> Any:
         (path,) = runs.rglob(CHECKPOINT)
-        seen.append((at.step, load_counters(path)["step"]))
+        seen.append((at.step, Checkpoint.load_state(path).step))
         return objective(self, batch, at)
 
     runs = Path(os.environ["GEMFI_RUNS"])

@@ -20,8 +20,8 @@ from gemfi.errors import CheckpointError, InputError
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.training import TrainConfig, fit
-from gemfi.training.batches import permutation
-from gemfi.training.folder import CHECKPOINT
+from gemfi.training.run_data import permutation
+from gemfi.training.run_dir import CHECKPOINT
 from support.runs import Killed, kill_at
 
 AUXILIARY = OutlierConfig(kind="auxiliary", ratio=0.3, scrambled=0.0, ramp=0.0)

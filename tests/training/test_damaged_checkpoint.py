@@ -21,8 +21,8 @@ from gemfi.data import two_moons
 from gemfi.errors import CheckpointError
 from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
-from gemfi.training.checkpoint import load_counters, load_snapshot
-from gemfi.training.folder import CHECKPOINT, LOG
+from gemfi.training.checkpoint import Checkpoint
+from gemfi.training.run_dir import CHECKPOINT, LOG
 from support.checkpoints import header_of, rewrite, tensors_of, write
 from support.runs import Killed, kill_at
 
@@ -81,8 +81,8 @@ def test_the_run_that_the_tests_spoil_resumes(run: Path) -> None:
 
 
 def loads(path: Path) -> None:
-    load_counters(path)
-    load_snapshot(path)
+    Checkpoint.load_state(path)
+    Checkpoint.load(path)
 
 
 @pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
@@ -96,9 +96,9 @@ def test_a_flipped_bit_anywhere_is_found(run: Path, every: int) -> None:
         data[place] ^= 1 << chance.randrange(8)
         (run / CHECKPOINT).write_bytes(data)
         with pytest.raises(CheckpointError, match=CHECKPOINT):
-            load_counters(run / CHECKPOINT)
+            Checkpoint.load_state(run / CHECKPOINT)
         with pytest.raises(CheckpointError, match=CHECKPOINT):
-            load_snapshot(run / CHECKPOINT)
+            Checkpoint.load(run / CHECKPOINT)
     assert len(places) > 8_000 / every
 
 

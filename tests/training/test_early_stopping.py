@@ -16,7 +16,7 @@ from gemfi.errors import InputError
 from gemfi.model import Model, build_model
 from gemfi.runs import RunSpec
 from gemfi.training import FitResult, TrainConfig, fit
-from gemfi.training.folder import LOG
+from gemfi.training.run_dir import LOG
 from support.runs import Killed, assert_same, kill_at, timeless
 
 TASK = two_moons(n=120)

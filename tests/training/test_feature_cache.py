@@ -23,8 +23,8 @@ from gemfi.methods.ensemble import EnsembleConfig
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import SOFT, Linear
-from gemfi.training import TrainConfig, extraction, fit
-from gemfi.training.step import TrainingStep
+from gemfi.training import TrainConfig, features, fit
+from gemfi.training.objective import Objective
 
 CONFIG = TrainConfig(epochs=3, batch_size=32, learning_rate=5e-3)
 HALO = OutlierConfig(scrambled=0.0)
@@ -310,7 +310,7 @@ def test_ctrl_c_while_features_are_computed_costs_nothing(
 def test_a_failure_between_writings_loses_no_more_than_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "SECONDS", 0.0)
+    monkeypatch.setattr(features, "SAVE_SECONDS", 0.0)
     whole = build(Frozen(network()))
     train(whole, run_dir=tmp_path / "whole")
     broken = build(Frozen(network()))
@@ -336,9 +336,9 @@ def test_a_killed_training_resumes_bit_for_bit(
 ) -> None:
     whole = build(Frozen(network()))
     train(whole, run_dir=tmp_path / "whole")
-    forward, steps = TrainingStep.forward, []
+    forward, steps = Objective.forward, []
 
-    def killed(self: TrainingStep, *given: Any) -> Any:
+    def killed(self: Objective, *given: Any) -> Any:
         steps.append(1)
         if len(steps) == 8:
             raise MemoryError
@@ -346,7 +346,7 @@ def test_a_killed_training_resumes_bit_for_bit(
 
     config = TrainConfig(epochs=3, batch_size=32, learning_rate=5e-3, checkpoint_steps=3)
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingStep, "forward", killed)
+        patch.setattr(Objective, "forward", killed)
         with pytest.raises(MemoryError):
             train(build(Frozen(network())), config, run_dir=tmp_path / "run")
     resumed = build(Frozen(network()))

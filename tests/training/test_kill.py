@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gemfi.training.folder import CHECKPOINT, LOCK, LOG
+from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG
 
 SCRIPT = """
 import sys, torch

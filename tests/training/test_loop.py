@@ -18,15 +18,15 @@ from gemfi import metrics
 from gemfi.data import as_split, two_moons
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError, RoleError
 from gemfi.interrupt import Terminated
-from gemfi.methods import METHODS, PRESETS, Progress
+from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS, Progress
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import Spectral
-from gemfi.training import TrainConfig, checkpoint, fit
-from gemfi.training.batches import permutation
-from gemfi.training.folder import CHECKPOINT, LOCK, LOG
-from gemfi.training.optimizer import make_optimizer
-from gemfi.training.step import TrainingStep
+from gemfi.training import TrainConfig, fit
+from gemfi.training.checkpoint import Checkpoint
+from gemfi.training.objective import Objective, make_optimizer
+from gemfi.training.run_data import permutation
+from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG
 from support.runs import Killed, assert_same, kill_at, timeless
 
 TASK = two_moons(n=120)
@@ -127,7 +127,7 @@ def test_bf16_touches_the_backbone_alone() -> None:
     for name, module in (("backbone", model.backbone.blocks[0]), ("heads", model.head.heads)):
         module.register_forward_hook(lambda _m, _i, out, name=name: seen[name].add(out.dtype))
     model.train()
-    step = TrainingStep(model, bf16=True)
+    step = Objective(model, bf16=True)
     step(TASK.train.x[:8], TASK.train.labels[:8], None, Progress(0, 10), torch.Generator())
     assert seen == {"backbone": {torch.bfloat16}, "heads": {torch.float32}}
     train(model, TrainConfig(epochs=1, batch_size=32, bf16=True))
@@ -166,7 +166,7 @@ def test_auxiliary_outliers_reach_the_objective_with_gradient() -> None:
         train(build(), outliers=kind)
     with pytest.raises(InputError, match="auxiliary split was given, but the outliers are of kind"):
         train(build(), auxiliary=far)
-    step = TrainingStep(model, kind)
+    step = Objective(model, kind)
     seen = {}
     original = model.head.objective
     model.head.objective = lambda batch, at: seen.update(batch=batch) or original(batch, at)
@@ -310,15 +310,15 @@ def test_a_kill_between_the_last_log_line_and_the_last_save_leaves_one_finished_
 ) -> None:
     whole = build()
     train(whole, run_dir=tmp_path / "whole")
-    saves = checkpoint.save_snapshot
+    save = Checkpoint.save
 
-    def dying(path: Path, snapshot: checkpoint.Snapshot) -> None:
-        if snapshot.counters["finished"]:
+    def dying(checkpoint: Checkpoint) -> None:
+        if checkpoint.state.finished:
             raise Killed
-        saves(path, snapshot)
+        save(checkpoint)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_snapshot", dying)
+        patch.setattr(Checkpoint, "save", dying)
         with pytest.raises(Killed):
             train(build(), run_dir=tmp_path / "killed")
     again = build()
@@ -329,22 +329,25 @@ def test_a_kill_between_the_last_log_line_and_the_last_save_leaves_one_finished_
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("method", "changes"),
     [
-        {"rho_refit": 0.2, "kl_evidence": "scaled"},
-        {"outliers": OutlierConfig(kind="noise")},
-        {"outliers": OutlierConfig(kind="between")},
-        {"sizes": "released", "spectral": "hard"},
+        ("gem-paper", {}),
+        ("gem-paper", {"sizes": "released", "spectral": "hard"}),
+        ("gem-fi", {"outliers": OutlierConfig(kind="noise")}),
+        ("gem-fi", {"outliers": OutlierConfig(kind="between")}),
     ],
-    ids=lambda changes: next(iter(changes.values())) and next(iter(changes)),
+    ids=["paper", "released", "noise", "between"],
 )
-def test_other_kinds_of_state_resume_exactly_too(tmp_path: Path, changes: dict[str, Any]) -> None:
-    config = replace(PRESETS["gem-fi"], **changes)
+def test_other_kinds_of_state_resume_exactly_too(
+    tmp_path: Path, method: str, changes: dict[str, Any]
+) -> None:
+    presets = PAPER_PRESETS if method == "gem-paper" else PRESETS
+    config = replace(presets["gem-fi"], **changes)
 
     def make() -> Model:
         torch.manual_seed(0)
         backbone = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2))
-        return build_model("gem-fi", backbone, 2, config=config, num_features=8)
+        return build_model(method, backbone, 2, config=config, num_features=8)
 
     whole, first, second = make(), make(), make()
     train(whole)

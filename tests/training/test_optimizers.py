@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from gemfi.data import two_moons
 from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
-from gemfi.training.batches import permutation
-from gemfi.training.optimizer import make_optimizer
+from gemfi.training.objective import make_optimizer
+from gemfi.training.run_data import permutation
 
 TASK = two_moons(n=120)
 OPTIMIZERS = ["adamw", "adam", "sgd"]

@@ -16,9 +16,8 @@ from gemfi.data import two_moons
 from gemfi.errors import WriteError
 from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
-from gemfi.training.checkpoint import load_counters
-from gemfi.training.folder import CHECKPOINT, LOCK, LOG
-from gemfi.training.log import RunLog
+from gemfi.training.checkpoint import Checkpoint
+from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG, RunLog
 from support.disks import full_disk
 from support.runs import Killed, kill_at
 
@@ -60,7 +59,7 @@ def test_other_threads_are_warned_about_and_noted(tmp_path: Path) -> None:
     kill(tmp_path, 5, 1)
     with pytest.warns(UserWarning, match="saved by a run with 1 thread, and it goes on with 2 thr"):
         kill(tmp_path, 7, 2)
-    assert load_counters(tmp_path / CHECKPOINT)["threads"] == 2
+    assert Checkpoint.load_state(tmp_path / CHECKPOINT).threads == 2
     with pytest.warns(UserWarning, match=r"2 threads, and .* 1 thread: .* OMP_NUM_THREADS=2"):
         kill(tmp_path, 9, 1)
     with threads(1):
@@ -91,7 +90,7 @@ def test_a_run_that_had_done_nothing_is_not(tmp_path: Path) -> None:
     with threads(2), warnings.catch_warnings():
         warnings.simplefilter("error")
         train(tmp_path)
-    assert load_counters(tmp_path / CHECKPOINT)["threads"] == 2
+    assert Checkpoint.load_state(tmp_path / CHECKPOINT).threads == 2
 
 
 def test_an_ensemble_whose_members_have_begun_is(tmp_path: Path) -> None:
@@ -111,10 +110,10 @@ def test_how_often_a_run_is_saved_is_no_part_of_it(tmp_path: Path) -> None:
     folder = tmp_path / "other"
     with pytest.raises(Killed):
         train(folder, 7, replace(CONFIG, checkpoint_steps=None))
-    assert load_counters(folder / CHECKPOINT)["step"] == 4
+    assert Checkpoint.load_state(folder / CHECKPOINT).step == 4
     with pytest.raises(Killed):
         train(folder, 11, replace(CONFIG, checkpoint_steps=3))
-    assert load_counters(folder / CHECKPOINT)["step"] == 9
+    assert Checkpoint.load_state(folder / CHECKPOINT).step == 9
     train(folder)
     expected, found = (load_tensors(each) for each in (whole, folder))
     assert all(torch.equal(found[name], expected[name]) for name in expected)

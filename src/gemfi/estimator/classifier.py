@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import sklearn
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from gemfi._config import check_choice, check_int, check_number
-from gemfi.answers import uncertainty_columns
 from gemfi.belief import Belief
 from gemfi.bundle import save
 from gemfi.decisions import Decisions, Goal, Policy, Readings, least_samples, read_belief
 from gemfi.errors import GemfiWarning, InputError
-from gemfi.estimator.budget import FEWEST, Parts, choose_budget, split_parts
-from gemfi.estimator.building import build, draw_seed, finished
-from gemfi.estimator.fitting import Samples, Training, choose_paces, without_zeros
 from gemfi.estimator.inputs import (
     Array,
+    ClassWeight,
+    Floats,
+    Reading,
     Scaling,
-    as_frame,
+    check_inputs,
+    check_training,
     chunks,
-    joined,
+    encoded_labels,
+    total_weight,
     without_torch,
 )
-from gemfi.estimator.reading import Reading, check_inputs, check_training, encoded_labels
-from gemfi.estimator.temperature import shrunk_temperature
-from gemfi.estimator.threads import choose_threads, limited_threads
-from gemfi.estimator.weighting import ClassWeight, total_weight
+from gemfi.estimator.training import (
+    FEWEST,
+    Parts,
+    Samples,
+    Training,
+    build,
+    choose_budget,
+    choose_paces,
+    choose_threads,
+    limited_threads,
+    split_parts,
+)
 
-Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 _DOUBT: Final = "max_prob"  # how uncertain a label is, for decisions
 
@@ -56,8 +65,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `fit` standardises columns (or channels of images), holds two parts out and trains on the rest:
 
-    - `validation_fraction`, for the epoch that is kept, the scales of densities and energies and
-      the temperature of the probabilities;
+    - `validation_fraction`, for the number of epochs and the temperature of the probabilities; the
+      network is then trained again on these samples too, for as many epochs as were best (with
+      `patience=None` it is not, and they give the scales of densities and energies);
     - `calibration_fraction`, for `decide`, and for nothing else.
 
     Each part is a tenth of the samples or 4·√N, whichever is less, and at least 20, in proportion
@@ -112,7 +122,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             itself where it holds numbers alone.
         log_temperature_: log T of the probabilities, which `model_` has too.
         calibration_: what `decide` knows of its calibration data, or None.
-        history_: a record an epoch.
+        history_: a record an epoch of the training that chose the number of epochs.
         notes_: what was left out, in plain words.
     """
 
@@ -177,8 +187,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = total_weight(
             without_torch(sample_weight, "sample_weight"), self.class_weight, names
         )
-        samples, self.classes_ = without_zeros(Samples(given, labels, weight), classes)
-        seed = draw_seed(self.random_state)
+        samples, self.classes_ = Samples(given, labels, weight).without_zeros(classes)
+        seed = self._draw_seed()
         shares = self.validation_fraction, self.calibration_fraction
         parts = split_parts(samples.labels, *shares, seed)
         self.reading_, x = Reading.fit(
@@ -222,7 +232,8 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of the probabilities (N, C)."""
-        return self._log_probs(self._read(X))
+        beliefs = self._beliefs(self._read(X))
+        return np.concatenate([belief.log_probs().numpy() for belief in beliefs])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of samples whose label is right: 0 to 1 as in scikit-learn, not percent."""
@@ -241,10 +252,16 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             or scikit-learn's global `transform_output` asks for pandas.
         """
         pieces = [uncertainty_columns(belief) for belief in self._beliefs(self._read(X))]
-        found = {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
-        if not (hasattr(X, "iloc") or self._output() == "pandas"):
-            return found
-        return as_frame(found, getattr(X, "index", None))
+        columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+        default = sklearn.get_config()["transform_output"]
+        output = getattr(self, "_sklearn_output_config", {}).get("transform", default)
+        if not (hasattr(X, "iloc") or output == "pandas"):
+            return columns
+        try:
+            pandas: Any = importlib.import_module("pandas")
+        except ImportError:
+            raise InputError("data frames need pandas: pip install pandas") from None
+        return pandas.DataFrame(columns, index=getattr(X, "index", None))
 
     def set_output(self, *, transform: Literal["default", "pandas"] | None = None) -> Self:
         """Choose what `predict_uncertainty` returns, as for transformers.
@@ -277,7 +294,11 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{FEWEST} samples or more with calibration_fraction above 0, or call "
                 "calibrate(X, y) with samples that fit has not seen"
             )
-        unknown = [] if ood_validation is None else [self._unfamiliar(ood_validation)]
+        unknown = []
+        if ood_validation is not None:
+            with warnings.catch_warnings():  # they may well be on another scale
+                warnings.simplefilter("ignore", GemfiWarning)
+                unknown = [self._readings(self._read(ood_validation))]
         policy = Policy.from_readings(
             self.calibration_, Goal.of(goal, goals), ood_validation=unknown
         )
@@ -289,10 +310,10 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: samples.
             goal: as of `policy`.
-            goals: likewise, and `ood_validation`.
+            goals: likewise, `ood_validation` among them.
         """
         x, policy = self._read(X), self.policy(goal, **goals)
-        decisions = joined([policy(belief) for belief in self._beliefs(x)])
+        decisions = _joined([policy(belief) for belief in self._beliefs(x)])
         return replace(decisions, label=self.classes_[decisions.label])
 
     def save(self, path: Path | str, goal: Goal | str | None = None, **goals: Any) -> Path:
@@ -314,7 +335,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.model_,
             calibration=self.calibration_,
             policy=policy,
-            class_names=[str(each) for each in self.classes_],
+            class_names=[str(label) for label in self.classes_],
             feature_names=getattr(self, "feature_names_in_", None),
             columns=self.reading_.columns,
             provenance={"estimator": type(self).__name__},
@@ -322,13 +343,10 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- within ---------------------------------------------------------------------------------
 
-    @property
-    def _score(self) -> str:
-        return str(self.model_.head.named_scores["epistemic"])
-
-    def _output(self) -> Any:
-        default = sklearn.get_config()["transform_output"]
-        return getattr(self, "_sklearn_output_config", {}).get("transform", default)
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = True
+        return tags
 
     def _check_settings(self) -> None:
         for name in ("epochs", "max_steps", "batch_size", "patience", "n_threads"):
@@ -338,14 +356,11 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 0, below=0.5)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.categorical = True
-        return tags
-
-    def _read(self, X: Any) -> Array:
-        check_is_fitted(self)
-        return self.reading_.numbers(check_inputs(self, X, self.reading_))
+    def _draw_seed(self) -> int:
+        """A seed; without a state it is the system's, and numpy's global state is left alone."""
+        if self.random_state is None:
+            return int(np.random.default_rng().integers(1 << 31))
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _fit(self, samples: Samples, parts: Parts, seed: int) -> None:
         scaling = Scaling.of(samples.x[parts.train], self.reading_.columns)
@@ -361,39 +376,52 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             example=scaling.apply(samples.x[parts.train[:2]]),
             seed=seed,
         )
-        held, kind, bar = samples.rows(parts.validation), samples.x.ndim, bool(self.verbose)
-        run = Training(fresh, samples, parts, scaling, budget, self.patience, seed, bar)
-        paces = choose_paces(self.learning_rate, self.weight_decay, kind, len(held))
-        with limited_threads(self.n_threads or choose_threads(fresh(), budget.batch_size, kind)):
-            kept, self.notes_ = run.best(paces)
-            self.model_ = finished(kept.model, scaling)
-            self._fit_temperature(kept.log_probs, held)
+        bar, dimensions = bool(self.verbose), samples.x.ndim
+        training = Training(fresh, samples, parts, scaling, budget, self.patience, seed, bar)
+        paces = choose_paces(
+            self.learning_rate, self.weight_decay, dimensions, len(parts.validation)
+        )
+        threads = self.n_threads or choose_threads(fresh(), budget.batch_size, dimensions)
+        with limited_threads(threads):
+            kept, self.notes_ = training.best(paces)
+            # in float32 the last digits of a prediction would depend on the rest of its batch
+            self.model_ = kept.model.double().eval()
+            self.model_.input_mean = torch.from_numpy(scaling.mean)
+            self.model_.input_std = torch.from_numpy(scaling.std)
+            self.log_temperature_ = kept.log_temperature
+            if len(parts.validation):
+                self.model_.set_temperature(self.log_temperature_)
             known = samples.rows(parts.calibration)
             self.calibration_ = self._readings(known.x, known.labels) if len(known) else None
         self.history_, self.best_epoch_ = kept.result.history, kept.result.best_epoch
         self.n_iter_, self.n_steps_ = len(self.history_), self.history_[-1]["step"]
 
-    def _fit_temperature(self, log_probs: Tensor | None, held: Samples) -> None:
-        self.log_temperature_ = 0.0
-        if log_probs is not None:
-            labels = torch.from_numpy(held.labels)
-            self.log_temperature_ = shrunk_temperature(log_probs, labels, weight=held.weights)
-            self.model_.set_temperature(self.log_temperature_)
+    def _read(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return self.reading_.numbers(check_inputs(self, X, self.reading_))
 
     def _beliefs(self, x: Array) -> Iterator[Belief]:
         """Piece by piece, so that the memory for many samples is bounded."""
         for piece in chunks(x):
             yield self.model_.predict(torch.from_numpy(piece))
 
-    def _log_probs(self, x: Array) -> Floats:
-        return np.concatenate([belief.log_probs().numpy() for belief in self._beliefs(x)])
-
-    def _unfamiliar(self, X: Any) -> Readings:
-        """Of samples that may well be on another scale."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GemfiWarning)
-            return self._readings(self._read(X))
-
     def _readings(self, x: Array, labels: Array | None = None) -> Readings:
-        found = joined([read_belief(belief, self._score, _DOUBT) for belief in self._beliefs(x)])
-        return found if labels is None else replace(found, wrong=found.label != labels)
+        beliefs = self._beliefs(x)
+        readings = _joined([read_belief(belief, self._score, _DOUBT) for belief in beliefs])
+        return readings if labels is None else replace(readings, wrong=readings.label != labels)
+
+    @property
+    def _score(self) -> str:
+        return str(self.model_.head.named_scores["epistemic"])
+
+
+def _joined(parts: Sequence[T]) -> T:
+    """One record of arrays from several of one kind, in order; what is None stays so."""
+    first: Any = parts[0]
+    arrays = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(first)
+        if getattr(first, field.name) is not None
+    }
+    record: T = replace(first, **arrays)
+    return record

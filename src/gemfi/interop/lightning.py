@@ -13,10 +13,9 @@ from gemfi.data.splits import require_use
 from gemfi.errors import InputError
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
-from gemfi.training.batches import Features
 from gemfi.training.config import TrainConfig
-from gemfi.training.optimizer import make_optimizer
-from gemfi.training.step import TrainingStep
+from gemfi.training.features import FeatureBatches
+from gemfi.training.objective import Objective, make_optimizer
 
 
 def lightning_module(
@@ -73,7 +72,7 @@ class _Training:
         super().__init__()
         self.model, self.config = model, config
         self.train_split, self.validation_split = train, validation
-        self.objective = TrainingStep(model)
+        self.objective = Objective(model)
         self.generator = torch.Generator().manual_seed(config.seed + 1)
         self.steps = 0
         self.notes: list[str] = []
@@ -127,8 +126,8 @@ class _Training:
         seen = self.validation_split
         with torch.no_grad():
             fitted = self.model.head.fit_statistics(
-                Features(self.model, self.train_split),
-                None if seen is None else Features(self.model, seen),
+                FeatureBatches(self.model, self.train_split),
+                None if seen is None else FeatureBatches(self.model, seen),
             )
         self.notes = [*self.model.head.notes(), *fitted]
 

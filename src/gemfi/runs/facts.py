@@ -10,7 +10,7 @@ from gemfi.data.columns import Columns
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import CheckpointError, InputError
 from gemfi.runs.spec import RunSpec
-from gemfi.training.fingerprint import data_digest
+from gemfi.training.run_data import data_digest
 
 
 @dataclass(frozen=True)

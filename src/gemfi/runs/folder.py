@@ -30,14 +30,10 @@ from gemfi.runs.facts import TaskFacts
 from gemfi.runs.record import Environment, environment
 from gemfi.runs.sections import check_section
 from gemfi.runs.spec import RunSpec
-from gemfi.training.batches import batches_per_epoch
-from gemfi.training.checkpoint import Snapshot, check_fingerprint, load_counters, load_snapshot
-from gemfi.training.fingerprint import fingerprint
-from gemfi.training.folder import CHECKPOINT, LOCK, LOG
-from gemfi.training.members import MEMBER
-from gemfi.training.resuming import check_state, load_weights, read_state
-from gemfi.training.state import RunState
-from gemfi.training.step import TrainingStep
+from gemfi.training.checkpoint import Checkpoint, RunState, fingerprint
+from gemfi.training.objective import Objective
+from gemfi.training.run_data import batches_per_epoch
+from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG, MEMBER
 
 RECORD: Final = "run.json"
 METRICS: Final = "metrics.json"
@@ -136,11 +132,12 @@ class Run:
         path = folder / CHECKPOINT
         if not path.exists():
             raise CheckpointError(f"{folder}: {_unfinished(0, record.steps)}")
-        snapshot = load_snapshot(path)
-        state = check_state(path, snapshot, record.spec.train.epochs, record.batches)
+        checkpoint = Checkpoint.load(path)
+        checkpoint.check_state(record.spec.train.epochs, record.batches)
+        state = checkpoint.state
         if not state.finished:
             raise CheckpointError(f"{folder}: {_unfinished(state.step, record.steps)}")
-        model = _rebuild(path, snapshot, record)
+        model = _rebuild(checkpoint, record)
         return cls(folder, record, model, training_facts(model, state))
 
     def metrics(self) -> dict[str, Any]:
@@ -192,7 +189,7 @@ def require_run_folder(folder: Path) -> None:
 def is_finished(folder: Path | str) -> bool:
     """Whether a folder holds a run whose training has ended."""
     path = Path(folder) / CHECKPOINT
-    return path.exists() and read_state(path, load_counters(path)).finished
+    return path.exists() and Checkpoint.load_state(path).finished
 
 
 def clear(folder: Path | str) -> None:
@@ -272,17 +269,17 @@ def training_facts(model: Model, state: RunState) -> dict[str, Any]:
     }
 
 
-def _rebuild(path: Path, snapshot: Snapshot, record: Record) -> Model:
+def _rebuild(checkpoint: Checkpoint, record: Record) -> Model:
     """The model of a checkpoint: built as before training, then every weight and buffer loaded."""
     facts = record.facts
     model = record.spec.build(facts.num_classes, facts.normalisation)
     model.head.prepare(DataFacts(torch.tensor(facts.class_counts), record.steps))
-    step = TrainingStep(model)
-    wanted = fingerprint(step, record.spec.train, {}) | {
+    objective = Objective(model)
+    wanted = fingerprint(objective, record.spec.train) | {
         "data": {"train": facts.train.checksum, "validation": facts.validation.checksum}
     }
-    check_fingerprint(path, snapshot.fingerprint, wanted)
-    load_weights(path, step, snapshot.groups["step"])
+    checkpoint.check_fingerprint(wanted)
+    checkpoint.load_weights(objective)
     model.sample_shape = facts.sample_shape
     model.sample_dtype = getattr(torch, facts.sample_dtype)
     return model.eval()

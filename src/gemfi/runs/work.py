@@ -30,7 +30,7 @@ from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
 from gemfi.training import fit
 from gemfi.training.checks import check_run
-from gemfi.training.folder import CHECKPOINT, lock_run_dir
+from gemfi.training.run_dir import CHECKPOINT, lock_run_dir
 
 _REFERENCE = 5_000  # training inputs to which distances are measured: ranks need no more
 

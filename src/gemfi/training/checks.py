@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
+from gemfi.backbones.frozen import is_frozen
 from gemfi.data import Split, require_classes, require_use
 from gemfi.errors import InputError
 from gemfi.model import Model
@@ -27,38 +30,62 @@ def check_run(
         require_use(auxiliary, "auxiliary outliers")
     if config.select == "best" and validation is None:
         raise InputError('select="best" needs validation data; give a split of role validation')
-    given = [split for split in (train, validation, auxiliary) if split is not None]
-    for split in given:
+    splits = [split for split in (train, validation, auxiliary) if split is not None]
+    for split in splits:
         _check_alike(train, split)
         _check_tokens(model, split)
         if split is not auxiliary:
             _check_labels(model, split)
-    if any(each.is_inference() for each in model.parameters()):
+    if any(parameter.is_inference() for parameter in model.parameters()):
         raise InputError(
             "the model was built under torch.inference_mode(), so that it cannot learn: build it "
             "outside"
         )
     model.check_channels(train.x)
     _check_augmentation(train, config)
-    _check_device(model, given)
+    devices = {p.device.type for p in model.parameters()} | {s.x.device.type for s in splits}
+    if devices - {"cpu"}:
+        raise InputError(
+            f"training runs on the CPU so far, got tensors on {', '.join(sorted(devices))}"
+        )
     _check_pass(model, train)
 
 
-def check_outliers(model: Model, outliers: OutlierConfig, auxiliary: Split | None) -> None:
-    """Refuse outliers that the method has no use for, and an auxiliary split that has no use."""
-    head = model.head
-    if not outliers.is_none and not head.takes_outliers:
-        raise InputError(f"{head.info.name} has no loss term on outliers: leave outliers= out")
-    wants = outliers.kind == "auxiliary"
-    if wants and auxiliary is None:
+def usable_outliers(
+    model: Model, outliers: OutlierConfig, auxiliary: Split | None
+) -> tuple[OutlierConfig, list[str]]:
+    """Outliers that can be made for this model, and notes on what was left out.
+
+    Scrambled inputs teach a backbone, and one that is frozen learns nothing; of texts, a mixture of
+    the words of two is no text, and may well be familiar.
+    """
+    notes: list[str] = []
+    why = "the backbone is frozen" if is_frozen(model.backbone) else ""
+    why = why or ("the inputs are token ids" if model.tokens is not None else "")
+    if why and not outliers.is_none and outliers.scrambled != 0:
+        if outliers.kind == "scrambled":
+            raise InputError(
+                f"outliers of kind 'scrambled' are scrambled inputs, and {why}: choose a kind that "
+                "is made of features, such as OutlierConfig(kind='halo')"
+            )
+        notes.append(
+            f"no scrambled inputs among the outliers: {why}; those of kind {outliers.kind} stay"
+        )
+        outliers = replace(outliers, scrambled=0.0)
+    if not outliers.is_none and not model.head.takes_outliers:
+        name = model.head.info.name
+        raise InputError(f"{name} has no loss term on outliers: leave outliers= out")
+    wants_auxiliary = outliers.kind == "auxiliary"
+    if wants_auxiliary and auxiliary is None:
         raise InputError(
             'outliers of kind "auxiliary" need a split of role auxiliary: give auxiliary='
         )
-    if auxiliary is not None and not wants:
+    if auxiliary is not None and not wants_auxiliary:
         raise InputError(
             "an auxiliary split was given, but the outliers are of kind "
             f"{outliers.kind!r}; set outliers=OutlierConfig(kind='auxiliary')"
         )
+    return outliers, notes
 
 
 def _check_alike(train: Split, split: Split) -> None:
@@ -72,13 +99,13 @@ def _check_alike(train: Split, split: Split) -> None:
 
 def _check_tokens(model: Model, split: Split) -> None:
     """Texts go to a backbone that takes them, and nothing else does."""
-    if split.tokens and model.tokens is None:
-        raise InputError(
-            f"split {split.name!r} ({split.role}) holds token ids, but this backbone takes "
-            "numbers: attach to a model of texts, or give the backbone an attribute `tokens` of "
-            "the kind Tokens(vocabulary, pad)"
-        )
     if model.tokens is None:
+        if split.tokens:
+            raise InputError(
+                f"split {split.name!r} ({split.role}) holds token ids, but this backbone takes "
+                "numbers: attach to a model of texts, or give the backbone an attribute `tokens` "
+                "of the kind Tokens(vocabulary, pad)"
+            )
         return
     if not split.tokens:
         raise InputError(
@@ -123,11 +150,3 @@ def _check_pass(model: Model, train: Split) -> None:
             f"{train.name!r} ({train.role}): {str(error).splitlines()[0]}; build it for them "
             "(--backbone-options such as in_features, in_channels and size follow from the data)"
         ) from error
-
-
-def _check_device(model: Model, splits: list[Split]) -> None:
-    devices = {p.device.type for p in model.parameters()} | {s.x.device.type for s in splits}
-    if devices - {"cpu"}:
-        raise InputError(
-            f"training runs on the CPU so far, got tensors on {', '.join(sorted(devices))}"
-        )

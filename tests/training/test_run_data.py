@@ -1,4 +1,4 @@
-"""Weights say how often rows are drawn, and so mean the same for every method."""
+"""Order and weights of rows: how often each is drawn, whatever the method."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import METHODS
 from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
-from gemfi.training.batches import permutation
-from gemfi.training.validation import judge
-from gemfi.training.weights import as_drawn, epoch_rows
+from gemfi.training.loop import judge
+from gemfi.training.run_data import batches_per_epoch, drawn_split, epoch_rows, permutation
 from support.runs import Killed, assert_same, kill_at
 
 TASK = two_moons(n=120)
@@ -30,6 +29,14 @@ def build(name: str = "gem-fi", seed: int = 0) -> Model:
 
 def train(model: Model, config: TrainConfig = CONFIG, **more: Any) -> Any:
     return fit(model, TASK.train, TASK.validation, config, progress=False, **more)
+
+
+def test_every_sample_is_seen_once_an_epoch_except_a_last_batch_of_one() -> None:
+    assert batches_per_epoch(120, 32) == 4
+    assert batches_per_epoch(129, 32) == 4
+    assert batches_per_epoch(1, 32) == 1
+    assert sorted(permutation(50, 3, 7).tolist()) == list(range(50))
+    assert not torch.equal(permutation(50, 3, 7), permutation(50, 3, 8))
 
 
 def test_rows_are_drawn_as_often_as_their_weights_say() -> None:
@@ -104,10 +111,10 @@ def test_the_validation_nll_is_weighted() -> None:
 def test_statistics_see_every_class() -> None:
     split = Split(torch.randn(40, 2), torch.arange(40) % 4, "train", "x", 4)
     weight = torch.where(split.labels == 3, 1e-9, 1.0).double()
-    drawn = as_drawn(split, weight, 0)
+    drawn = drawn_split(split, weight, 0)
     assert (drawn.class_counts > 0).all()
     assert int(drawn.class_counts[3]) == 1
-    assert as_drawn(split, None, 0) is split
+    assert drawn_split(split, None, 0) is split
 
 
 def test_a_killed_run_with_weights_resumes_bit_for_bit(tmp_path: Path) -> None:
