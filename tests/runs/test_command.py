@@ -19,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from gemfi._text import CONVENTIONS
 from gemfi.cli import main
 from gemfi.cli.runs import default_folder
 from gemfi.data import TASKS, Role, Split, Task
@@ -28,7 +29,6 @@ from gemfi.outliers import NONE, VOS
 from gemfi.runs import Run, work
 from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD
-from gemfi.runs.text import CONVENTIONS
 from gemfi.training.folder import CHECKPOINT
 from gemfi_bench.recipes import paper_recipe
 from support.commands import Capture, printed, quiet, refused
@@ -316,7 +316,7 @@ def test_a_truncated_file_is_one_line(
 def test_evaluate_refuses_before_it_evaluates(
     finished: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "measure", None)  # nothing is measured
+    monkeypatch.setattr(work, "evaluate", None)  # nothing is measured
     good = str(finished)
     assert "give the folder of a run" in refused(["evaluate"], capsys)
     text = refused(["evaluate", good, str(tmp_path / "x")], capsys)

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from gemfi._text import printable
+from gemfi._text import WIDTH, duration, percent_or_nats, printable
 from gemfi.methods import METHODS
-from gemfi.runs.text import WIDTH, duration, percent_or_nats
 
 if TYPE_CHECKING:
     from gemfi.bundle.bundle import Bundle
-    from gemfi.bundle.description import Description
+    from gemfi.bundle.file import Description
 
 _SHOWN: Final = ("accuracy", "nll", "ece", "brier", "auroc_error")
 _NAME: Final = 11  # characters of the column of names
@@ -31,7 +30,7 @@ def describe(bundle: Bundle) -> str:
         bundle: of any model.
     """
     info = bundle.info
-    weights = sum(each.numel() for each in bundle.model.parameters())
+    weights = sum(parameter.numel() for parameter in bundle.model.parameters())
     scores = ", ".join(f"{k} {v}" for k, v in bundle.model.head.named_scores.items())
     lines = [
         *_entry("model", f"{bundle.name}, {weights:,} weights of {info.dtype}", most=1),
@@ -99,7 +98,7 @@ def _columns(info: Description) -> list[str]:
     """The columns of a table, and what their cells are; or the names of the numbers."""
     if info.columns is None:
         return _entry("columns", _listed(info.feature_names or ()), most=1)
-    cells = [f"{each.name}: {each.words()}" for each in info.columns.columns]
+    cells = [f"{column.name}: {column.words()}" for column in info.columns.columns]
     shown = cells if len(cells) <= _COLUMNS else cells[: _COLUMNS - 1]
     more = [f"... ({len(cells) - len(shown)} more; --json lists all)"] * (len(shown) < len(cells))
     return _entry(

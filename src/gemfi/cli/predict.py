@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import tyro
 
 from gemfi._text import printable
-from gemfi.bundle import fit_policy, open_model
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import CheckFailedError
+from gemfi.runs import fit_policy, open_model
 from gemfi.scoring import Scored, score_files
 from gemfi.scoring.inputs import find_inputs
 from gemfi.scoring.scoring import SHOWN

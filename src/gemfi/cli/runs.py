@@ -12,19 +12,28 @@ from typing import Annotated, Any, Literal, get_args
 import tyro
 
 from gemfi._files import runs_root, to_json, write_atomically
+from gemfi._text import conventions
 from gemfi.cli.laboratory import laboratory
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.detectors import detector_names
 from gemfi.errors import InputError
 from gemfi.outliers import Kind
-from gemfi.runs import OwnData, Record, Run, RunSpec, evaluate_run, find_task, make_spec, train_run
-from gemfi.runs.choose import Recipe
+from gemfi.runs import (
+    OwnData,
+    Recipe,
+    Record,
+    Run,
+    RunSpec,
+    evaluate_run,
+    find_task,
+    make_spec,
+    train_run,
+)
 from gemfi.runs.compare import comparison, means
 from gemfi.runs.folder import FILES, is_finished
 from gemfi.runs.spec import task_of
 from gemfi.runs.summary import every_score, headline, terminal
-from gemfi.runs.text import conventions
 from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"

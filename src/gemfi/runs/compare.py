@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gemfi._config import differences
+from gemfi._text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
 from gemfi.detectors import DETECTORS
-from gemfi.runs.facts import TaskFacts
-from gemfi.runs.folder import Run
-from gemfi.runs.sections import CLASSIFICATION, DETECTION
+from gemfi.runs.folder import CLASSIFICATION, DETECTION, Run, TaskFacts
 from gemfi.runs.spec import RunSpec
 from gemfi.runs.summary import detection_table, set_title
-from gemfi.runs.text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
 
 SEEDS_FOR_DEVIATION = 3
 

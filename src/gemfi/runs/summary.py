@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemfi._config import from_plain
-from gemfi.diagnostics import Health
-from gemfi.errors import CheckpointError, InputError
-from gemfi.runs.folder import FILES, METRICS, Record, Run
-from gemfi.runs.sections import CLASSIFICATION, DETECTION
-from gemfi.runs.text import (
+from gemfi._text import (
     aligned,
     conventions,
     duration,
@@ -18,6 +14,9 @@ from gemfi.runs.text import (
     number,
     percent_or_nats,
 )
+from gemfi.diagnostics import Health
+from gemfi.errors import CheckpointError, InputError
+from gemfi.runs.folder import CLASSIFICATION, DETECTION, FILES, METRICS, Record, Run
 from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE
 
 Table = list[list[str]]

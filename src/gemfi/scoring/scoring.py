@@ -136,5 +136,5 @@ class _Asker:
 
 def _trial(bundle: Bundle, batch_size: int) -> Belief:
     """The belief on one input of zeros, to see what the method tells."""
-    kind = bundle.model.sample_dtype
+    kind = bundle.info.torch_dtype
     return bundle.model.predict(torch.zeros(1, *bundle.sample_shape, dtype=kind), batch_size)

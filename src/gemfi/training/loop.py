@@ -93,7 +93,7 @@ def fit(
     """
     check_run(model, train, validation, auxiliary, config)
     weights = row_weights(train, validation, sample_weight, validation_weight)
-    model.sample_shape, model.sample_dtype = tuple(train.x.shape[1:]), train.x.dtype
+    model.inputs = model.inputs.trained_on(train)
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gemfi.runs.text import markdown_table
+from gemfi._text import markdown_table
 from gemfi_bench.render.layout import Block, Layout, Shown, layout
 from gemfi_bench.table import Table
 

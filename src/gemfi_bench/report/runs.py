@@ -14,7 +14,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from gemfi.runs.text import aligned, duration, number, percent_or_nats
+from gemfi._text import aligned, duration, number, percent_or_nats
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import of_set, of_shift, of_test
 
