@@ -168,6 +168,8 @@ def test_networks_that_the_file_does_not_hold_are_not_built(
         ({"config": {"components": 10**9}}, "components"),
         ({"config": {"num_components": 10**18}}, "the model that is described cannot be built"),
         ({"config": [1]}, "expected a mapping"),
+        ({"config": {"mix": True}}, "configuration of gem-fi lacks ebm, ebm_weight, fi_mod, fi_reg"),
+        ({"config": {**OLD, "wings": 2}}, r"config\.wings: unknown field"),
         ({"backbone": {"name": "magic", "options": {}}}, "unknown backbone 'magic'"),
         ({"backbone": {"name": "resnet18", "options": {}}}, "the backbone has 512 features"),
         ({"policy": {"score": "energy"}}, r"header\.policy"),

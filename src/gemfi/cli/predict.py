@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from gemfi._text import printable
+from gemfi._text import aligned, printable
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import CheckFailedError
@@ -98,11 +98,7 @@ def _table(scored: Scored) -> str:
         kept.remove(names.index("error"))
     lines = [[names[place].replace("_", " ") for place in kept]]
     lines += [[_cell(row[place]) for place in kept] for row in scored.first]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(kept))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return "\n".join(aligned(lines, left=len(kept)))
 
 
 def _cell(value: Any) -> str:

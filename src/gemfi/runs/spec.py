@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gemfi._config import from_plain, parse, split_setting, to_plain, with_settings
+from gemfi._files import runs_root
 from gemfi.backbones import Blueprint, input_options, parameters
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
@@ -23,6 +25,7 @@ from gemfi.data.normalisation import Normalisation
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, gem_paper, method
+from gemfi.methods.upgrade import upgraded
 from gemfi.model import Model, build_model
 from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
 from gemfi.randomness import forked_generator
@@ -70,10 +73,10 @@ class OwnData:
 
 def _by_name(paths: Sequence[str]) -> dict[str, str]:
     """Files and folders by their own names."""
-    found = {Path(path).name: path for path in paths}
-    if len(found) < len(paths):
+    named = {Path(path).name: path for path in paths}
+    if len(named) < len(paths):
         raise InputError(f"files are named by themselves, but two of {', '.join(paths)} are alike")
-    return found
+    return named
 
 
 @dataclass(frozen=True)
@@ -133,8 +136,9 @@ class RunSpec:
         """The inverse; anything that is not known is refused by name."""
         if not isinstance(mapping, Mapping) or not isinstance(mapping.get("method"), str):
             raise InputError(f"{where}: expected a mapping with the name of a method")
-        head = type(method(mapping["method"]).default_config())
-        return from_plain(cls, mapping, where, head=head)
+        name, config = upgraded(mapping["method"], mapping.get("head"))
+        plain = {**mapping, "method": name, "head": config}
+        return from_plain(cls, plain, where, head=type(method(name).default_config()))
 
     def identity(self) -> dict[str, Any]:
         """What makes it this run, as JSON values: all but how often it is saved on the way."""
@@ -150,6 +154,15 @@ class RunSpec:
     def name(self) -> str:
         """Short and unique: method, backbone, seed and digest."""
         return f"{self.method}-{self.backbone}-seed{self.train.seed}-{self.digest}"
+
+    def default_folder(self, task: str) -> Path:
+        """Where a run goes by default: the same spec, the same folder.
+
+        Args:
+            task: its short name.
+        """
+        safe = re.sub(r"[^\w.-]+", "-", task).strip("-.") or "task"
+        return runs_root() / safe / self.name
 
     def build(self, num_classes: int, normalisation: Normalisation | None) -> Model:
         """The model before training; its weights come from the seed alone.
@@ -205,10 +218,10 @@ def _is_path(name: str) -> bool:
 def task_of(spec: RunSpec) -> Task:
     """The data of a run that was trained, or an error that says where they were."""
     if spec.task not in TASKS and (_is_path(spec.task) or Path(spec.task).exists()):
-        for each in (spec.task, *spec.own.ood_validation, *spec.own.ood_test):
-            if not Path(each).exists():
+        for path in (spec.task, *spec.own.ood_validation, *spec.own.ood_test):
+            if not Path(path).exists():
                 raise InputError(
-                    f"this run's data were at {each}, which does not exist; put them back there, "
+                    f"this run's data were at {path}, which does not exist; put them back there, "
                     "or train again on the data where they are now"
                 )
     return find_task(spec.task, spec.own)
@@ -365,7 +378,9 @@ def _head(
 def _with_outliers(head: Any, method_name: str, kind: Kind) -> Any:
     """A configuration with outliers of a kind: the paper's VOS, our halo, or that kind alone."""
     if not hasattr(head, "outliers"):
-        able = [n for n, each in METHODS.items() if hasattr(each.default_config(), "outliers")]
+        able = [
+            name for name, head in METHODS.items() if hasattr(head.default_config(), "outliers")
+        ]
         raise InputError(
             f"{method_name} has no term on outliers, so --outliers {kind} means nothing to it; "
             f"these have one: {', '.join(able)}"
