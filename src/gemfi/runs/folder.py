@@ -218,10 +218,14 @@ class Run:
         if not path.exists():
             raise CheckpointError(f"{folder} has no {MODEL}; run gemfi train again to write it")
         bundle = load(path)
-        there = bundle.info.provenance
+        origin = bundle.info.provenance
+        there = {
+            "spec": RunSpec.from_plain(origin.get("spec"), f"{path}: spec").to_plain(),
+            "facts": to_plain(from_plain(TaskFacts, origin.get("facts"), f"{path}: facts")),
+        }
         here = {"spec": record.spec.to_plain(), "facts": to_plain(record.facts)}
-        differing = differences({name: there.get(name) for name in here}, here)
-        if differing or "training" not in there:
+        differing = differences(there, here)
+        if differing or "training" not in origin:
             raise CheckpointError(
                 f"{path} belongs to another run ({described(differing)}); use another run "
                 "directory or delete it"
