@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gemfi.belief import Belief
-from gemfi.data import TASKS, Role, Split
+from gemfi.data import TASKS, Role, Split, Task
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
