@@ -153,7 +153,7 @@ def _without_numbers(
 
     It has memory only after the file has shown that it holds every tensor.
     """
-    most = min(2 * len(shapes) + 64, _MOST_TENSORS)  # some are made twice
+    most = min(2 * len(shapes) + 72, _MOST_TENSORS)  # some are made twice
     copies = method(info.method).copies(info.config)
     if copies > max(1, len(shapes)):
         raise InputError(f"{copies:,} networks cannot be in {len(shapes)} tensors")
