@@ -339,6 +339,8 @@ def _named(variable: str) -> Path | None:
 
 _PLACES: Final = {  # module -> its package, and the extra of gemfi that it is part of
     "PIL": ("pillow", "data"),
+    "pooch": ("pooch", "data"),
+    "requests": ("requests", "data"),
     "matplotlib": ("matplotlib", "plot"),
     "onnx": ("onnx", "onnx"),
     "onnxscript": ("onnxscript", "onnx"),

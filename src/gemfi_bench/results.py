@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from gemfi._config import from_plain
 from gemfi._files import read_json
-from gemfi.data.registry import DATA_SETS
-from gemfi.data.registry.tasks import AGAINST, NO_SETS
+from gemfi.data.registry import DATA_SETS, OOD_SETS, OodSets
 from gemfi.errors import CheckpointError, InputError
 from gemfi_bench.grid import MAIN
 from gemfi_bench.protocol import SEEN
@@ -129,7 +128,7 @@ class Results:
         """
         records = [each for each in self.records.values() if "ood" in each.numbers]
         sought = [name for each in records for name in (*each.numbers["ood"], *each.absent)]
-        against = AGAINST.get(self.protocol.task, NO_SETS)
+        against = OOD_SETS.get(self.protocol.task, OodSets())
         rest = [name for name in sought if name not in against.validation]
         listed = [*self.protocol.near, *self.protocol.far, *(rest if records else against.test)]
         return list(dict.fromkeys(listed))

@@ -12,8 +12,7 @@ from typing import Any, Final
 from gemfi._config import to_plain
 from gemfi._environment import environment
 from gemfi._files import hold_lock, read_json, to_json, write_atomically
-from gemfi.data import Split, Task
-from gemfi.data.registry.tasks import AGAINST
+from gemfi.data import OOD_SETS, Split, Task
 from gemfi.errors import CheckpointError, InputError
 from gemfi.evaluation import SplitFacts
 from gemfi.model import Model
@@ -331,7 +330,7 @@ def _check_folder(folder: Path, protocol: Protocol) -> None:
 
 def _check_sets(task: Task, protocol: Protocol) -> None:
     """Refuse a set that the protocol names and the task does not have, here or elsewhere."""
-    against = AGAINST.get(task.name.removesuffix("-frozen"))
+    against = OOD_SETS.get(task.name.removesuffix("-frozen"))
     tuning = against.validation if against else ()
     known = [name for name in (*task.ood_test, *task.absent) if name not in tuning]
     for field in ("near", "far", "seen"):

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gemfi._files import data_root
 from gemfi.data import Split, Task, load_split
-from gemfi.data.registry.corrupted import MADE_SEED
 from gemfi.data.registry.load import data_set, find_form
+from gemfi.data.registry.sets import MADE_SEED
 from gemfi.errors import InputError
 from gemfi_bench.protocol import Shift
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gemfi.data.cut import cut
-from gemfi.data.splits import Role
+from gemfi.data.splits import Role, cut
 from gemfi.errors import InputError
 
 NAMES = ("a", "b", "c")

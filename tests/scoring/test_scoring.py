@@ -16,7 +16,7 @@ from pyarrow import parquet
 from gemfi import InputError, digits
 from gemfi.bundle import Bundle
 from gemfi.cli import main
-from gemfi.data.readers.streams import ROWS
+from gemfi.data.readers.base import ROWS
 from gemfi.decisions import Goal
 from gemfi.runs import fit_policy, make_spec, open_model, train_run
 from gemfi.runs.spec import OwnData

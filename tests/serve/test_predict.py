@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from gemfi import scores
 from gemfi.belief import Belief
 from gemfi.bundle import Bundle
-from gemfi.data.readers.folder import read_image
+from gemfi.data.readers.images import read_image
 from gemfi.decisions import read_belief
 from gemfi.serve.app import create_app
 from gemfi.serve.settings import Settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import pickle
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -61,16 +60,6 @@ class Shelf:
         head = np.stack(labels, axis=1).astype(np.uint8)
         self.write(name, np.concatenate([head, images.reshape(count, -1)], axis=1).tobytes())
         return images, labels
-
-    def cifar_python(self, name: str, count: int, **columns: int) -> tuple[Bytes, list[Any]]:
-        """A pickled batch; `columns` names its label lists, with the numbers of classes."""
-        images, _ = self.draw(count, (3, 32, 32))
-        labels = {
-            key: (np.arange(count) * 3 % classes).tolist() for key, classes in columns.items()
-        }
-        batch = {"data": images.reshape(count, -1), **labels}
-        self.write(name, pickle.dumps(batch, protocol=4))
-        return images, [np.array(each) for each in labels.values()]
 
     def svhn(self, name: str, count: int) -> Made:
         images, labels = self.draw(count, (3, 32, 32))

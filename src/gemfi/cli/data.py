@@ -12,10 +12,10 @@ import tyro
 
 from gemfi._files import DATA_VARIABLE, data_root
 from gemfi._text import file_size
-from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, Form, data_set, load_split
-from gemfi.data.registry.corrupted import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
-from gemfi.data.registry.download import fetch_file
+from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, Form, data_set, load_split
+from gemfi.data.registry.fetch import fetch_file
 from gemfi.data.registry.load import find_form
+from gemfi.data.registry.sets import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
 from gemfi.data.registry.verify import State, is_fetched, verify
 from gemfi.errors import CheckFailedError, InputError
 
@@ -127,9 +127,8 @@ def info(name: Name) -> None:
         "Files:",
     ]
     for remote in entry.files:
-        lines.append(f"  {remote.path}{_size(remote.size)}")
-        lines.append(f"    {remote.url}")
-        lines.append(f"    {remote.checksum or 'no checksum is published'}")
+        lines.append(f"  {remote.path} ({file_size(remote.size)})")
+        lines += [f"    {remote.url}", f"    {remote.checksum}"]
     print("\n".join(lines))
 
 
@@ -171,20 +170,13 @@ def _fetch(entry: DataSet, root: Path, mirror: str | None) -> None:
         if is_fetched(entry, remote, root):
             print(f"{entry.name}: {remote.path} is here already")
             continue
-        print(f"{entry.name}: fetching {remote.path}{_size(remote.size)}", flush=True)
-        done = fetch_file(remote, root, needs=entry.needs(remote), mirror=mirror)
-        checked = "checksum as published" if done.verified else "no checksum is published"
-        print(f"{entry.name}: wrote {done.path} ({checked})")
+        print(f"{entry.name}: fetching {remote.path} ({file_size(remote.size)})", flush=True)
+        path = fetch_file(remote, root, needs=entry.needs(remote), mirror=mirror)
+        print(f"{entry.name}: wrote {path} (checksum as published)")
 
 
 def _shape(entry: DataSet) -> str:
     return "×".join(map(str, entry.shape))
-
-
-def _size(size: int | None) -> str:
-    if size is None:
-        return ""
-    return f" ({file_size(size)})"
 
 
 def _why_there() -> str:
@@ -247,7 +239,7 @@ def _splits(entry: DataSet) -> list[str]:
                 f"  {carved:<14}{entry.held_out:>7,}  {carved} (carved out of train)"
                 for carved in ("validation", "calibration")
             ]
-    against = AGAINST.get(entry.name)
+    against = OOD_SETS.get(entry.name)
     if against is not None:
         lines.append("")
         lines.append(

@@ -11,9 +11,8 @@ from functools import partial
 from typing import Final
 
 from gemfi.data.digits import digits
-from gemfi.data.guard import USES, require_classes, require_role, require_use
-from gemfi.data.registry import AGAINST, DATA_SETS, DataSet, load_split, registered_task
-from gemfi.data.splits import Role, Split
+from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, load_split, registered_task
+from gemfi.data.splits import USES, Role, Split, require_classes, require_role, require_use
 from gemfi.data.task import Task
 from gemfi.data.toys import line, line_probability, two_moons
 from gemfi.data.wrap import as_split
@@ -22,12 +21,13 @@ TASKS: Final[dict[str, Callable[..., Task]]] = {
     "digits": digits,
     "two-moons": two_moons,
     "line": line,
-    **{name: partial(registered_task, name) for name in AGAINST},
+    **{name: partial(registered_task, name) for name in OOD_SETS},
 }
 """Name of a task -> the function that builds it; `gemfi_bench` adds its own."""
 
 __all__ = [
     "DATA_SETS",
+    "OOD_SETS",
     "TASKS",
     "USES",
     "DataSet",

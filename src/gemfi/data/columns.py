@@ -153,17 +153,17 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the columns."""
-        return tuple(each.name for each in self.columns)
+        return tuple(column.name for column in self.columns)
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the numbers that the model takes."""
-        return tuple(name for each in self.columns for name in each.outputs)
+        return tuple(name for column in self.columns for name in column.outputs)
 
     @property
     def is_plain(self) -> bool:
         """Whether the numbers are the cells themselves."""
-        return all(each.kind == "number" and not each.missing for each in self.columns)
+        return all(column.kind == "number" and not column.missing for column in self.columns)
 
     @cached_property
     def indicators(self) -> npt.NDArray[np.bool_]:
@@ -173,9 +173,9 @@ class Columns:
         """
         return np.array(
             [
-                each.kind == "category" or index > 0
-                for each in self.columns
-                for index in range(len(each.outputs))
+                column.kind == "category" or index > 0
+                for column in self.columns
+                for index in range(len(column.outputs))
             ]
         )
 
@@ -190,10 +190,10 @@ class Columns:
             table: name -> N cells, of these columns at least.
         """
         blocks, errors = [], dict[int, str]()
-        for each in self.columns:
-            block, wrong = each.encode(table[each.name])
+        for column in self.columns:
+            block, wrong = column.encode(table[column.name])
             blocks.append(block)
-            errors = {row: f"column {each.name!r}: {why}" for row, why in wrong.items()} | errors
+            errors = {row: f"column {column.name!r}: {why}" for row, why in wrong.items()} | errors
         x = np.concatenate(blocks, axis=1)
         x[list(errors)] = 0
         return x, errors
@@ -204,15 +204,15 @@ class Columns:
         Returns:
             The table, and the names of the columns in which there were such cells.
         """
-        found, names = dict(table), []
-        for each in self.columns:
-            if each.kind == "number" and not each.missing and each.name in found:
-                values, errors = to_numbers(found[each.name])
+        filled, names = dict(table), []
+        for column in self.columns:
+            if column.kind == "number" and not column.missing and column.name in table:
+                values, errors = to_numbers(table[column.name])
                 lacking = np.isnan(values)
                 if lacking.any() and not errors:
-                    found[each.name] = np.where(lacking, each.fill, values)
-                    names.append(each.name)
-        return found, names
+                    filled[column.name] = np.where(lacking, column.fill, values)
+                    names.append(column.name)
+        return filled, names
 
     def encode_all(self, table: Mapping[str, Cells], where: Callable[[int], str]) -> Floats:
         """The numbers (N, D) of rows that must all be right.
@@ -232,7 +232,7 @@ class Columns:
 
 
 def warn_of_missing(names: Sequence[Any]) -> None:
-    """Tell that medians were filled in where no row of the training data had a missing value.
+    """Warn that medians were filled in where no row of the training data had a missing value.
 
     Args:
         names: of the columns, or their numbers; nothing is said where there are none.
@@ -301,19 +301,19 @@ def to_number(cell: Any) -> float:
 
 def frame_cells(frame: Any) -> dict[str, Cells]:
     """The columns of a pandas data frame, by name."""
-    found: dict[str, Cells] = {}
+    columns: dict[str, Cells] = {}
     for position, name in enumerate(map(str, frame.columns)):
-        if name in found:
+        if name in columns:
             raise InputError(f"X has more than one column {name!r}; rename one")
-        found[name] = _series_cells(frame.iloc[:, position], name)
-    return found
+        columns[name] = _series_cells(frame.iloc[:, position], name)
+    return columns
 
 
 def _series_cells(series: Any, name: str) -> Cells:
     kind = series.dtype.kind
     if kind in "iufb":
-        found: Cells = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        return found
+        floats: Floats = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return floats
     if kind not in "OUT":
         raise InputError(
             f"column {name!r} is of {series.dtype}, and a model takes numbers and categories: make "
@@ -323,8 +323,8 @@ def _series_cells(series: Any, name: str) -> Cells:
         None if lacking else value for value, lacking in zip(series, series.isna(), strict=True)
     ]
     present = [value for value in values if value is not None]
-    told = str(series.dtype) == "category" or any(isinstance(value, str) for value in present)
-    if present and not told:
+    is_text = str(series.dtype) == "category" or any(isinstance(value, str) for value in present)
+    if present and not is_text:
         numbers, errors = to_numbers(values)
         if not errors:
             return numbers

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gemfi.data.cut import cut
 from gemfi.data.sampling import generator
-from gemfi.data.splits import Role, Split
+from gemfi.data.splits import Role, Split, cut
 from gemfi.data.task import Task
 
 ID_DIGITS = tuple(range(7))

@@ -1,4 +1,4 @@
-"""Columns that a model should not learn from: told by name before it does.
+"""Columns that a model should not learn from.
 
 A nameless column, a copy of the label and a name of each row are refused; a constant column is left
 out; a column that only rises or falls, and one that tells the label by itself, are warned about.
@@ -116,20 +116,20 @@ def _refuse(name: str, cells: Cells, labels: Ints) -> None:
 
 def _doubts(name: str, cells: Cells, labels: Ints, rows: Ints) -> list[ColumnWarning]:
     remedy = f"if new rows will not have it, leave it out with {_option('drop', name)}"
-    found = []
+    warnings = []
     if len(cells) >= _FEWEST and cells.dtype != object:
         steps = np.diff(cells)
         way = "rises" if (steps > 0).all() else "falls" if (steps < 0).all() else None
         if way is not None:
             meaning = f"{way} from row to row, as row numbers and times do"
-            found.append(ColumnWarning(name, 1.0, "below 100 %", meaning, remedy))
+            warnings.append(ColumnWarning(name, 1.0, "below 100 %", meaning, remedy))
     accuracy = _lone_accuracy(name, cells[rows], labels[rows])
     base = np.bincount(labels[rows]).max() / len(rows)
     if accuracy >= _ACCURACY and 1 - accuracy <= _SHARE * (1 - base):
         meaning = f"tells the label by itself, in {100 * accuracy:.1f} % of rows"
         limit = f"below {100 * _ACCURACY:.0f} %"
-        found.append(ColumnWarning(name, accuracy, limit, meaning, remedy))
-    return found
+        warnings.append(ColumnWarning(name, accuracy, limit, meaning, remedy))
+    return warnings
 
 
 def _lone_accuracy(name: str, cells: Cells, labels: Ints) -> float:
@@ -162,7 +162,7 @@ def _constant(name: str) -> ColumnWarning:
 def _codes(cells: Cells) -> Ints:
     """(N,) a number for each value; what is missing is a value too."""
     values: Any = (
-        ["" if each is None else each for each in cells] if cells.dtype == object else cells
+        ["" if cell is None else cell for cell in cells] if cells.dtype == object else cells
     )
     codes: Ints = np.unique(np.asarray(values), return_inverse=True)[1]
     return codes

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gemfi.data.guard import require_use
-from gemfi.data.splits import Split
+from gemfi.data.splits import Split, require_use
 from gemfi.errors import InputError
 
 _ROWS, _SHARE = 10, 0.8  # rows that tell of a scale, and how many of them must be far
@@ -124,13 +123,13 @@ def is_on_another_scale(x: Tensor, mean: Tensor, std: Tensor) -> bool:
 
 def _floats(values: Iterable[float], name: str) -> tuple[float, ...]:
     try:
-        found = tuple(float(value) for value in values)
+        numbers = tuple(float(value) for value in values)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a sequence of numbers, got {values!r}") from None
-    for index, value in enumerate(found):
+    for index, value in enumerate(numbers):
         if not abs(value) <= _LARGEST:  # NaN too
             raise InputError(f"{name} must be finite in float32, got {value} at index {index}")
-    return found
+    return numbers
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:

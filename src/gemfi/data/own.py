@@ -14,10 +14,9 @@ from torch import Tensor
 
 from gemfi.data import readers
 from gemfi.data.columns import Columns
-from gemfi.data.cut import cut, cut_rows
 from gemfi.data.leaks import ColumnWarning, checked_columns
 from gemfi.data.normalisation import Normalisation
-from gemfi.data.splits import Role, Split
+from gemfi.data.splits import Role, Split, cut, cut_rows
 from gemfi.data.task import Task
 from gemfi.errors import InputError
 
@@ -33,7 +32,7 @@ Paths = Mapping[str, Path | str]
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Options:
     """How files are to be read."""
 
     label: str | int
@@ -44,7 +43,7 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Source:
     """What a file or folder holds; all but the inputs where there is such a thing."""
 
     x: Tensor
@@ -88,15 +87,15 @@ def task_from_path(
             matter, but a table needs the column all the same.
         ood_test: likewise; to report.
     """
-    path, kind = Path(path), _Kind(label, tuple(drop), tuple(keep), size, grey)
-    _check_options(path, kind)
+    path, options = Path(path), _Options(label, tuple(drop), tuple(keep), size, grey)
+    _check_options(path, options)
     _check_places({"the data": [path], "--ood-validation": ood_validation, "--ood-test": ood_test})
-    own, y, names = _labelled(_read(path, kind), path)
+    own, y, names = _labelled(_read(path, options), path)
     splits = cut(own.x, y, names, path.name)
-    tuning = _outside(ood_validation, Role.OOD_VALIDATION, kind, own, path)
-    report = _outside(ood_test, Role.OOD_TEST, kind, own, path)
+    tuning = _outside(ood_validation, Role.OOD_VALIDATION, options, own, path)
+    report = _outside(ood_test, Role.OOD_TEST, options, own, path)
     for name, split in report.items():
-        _check_other(split.x, {each: other.x for each, other in tuning.items()}, name)
+        _check_other(split.x, {other: tuned.x for other, tuned in tuning.items()}, name)
     normalised = own.x.ndim in {2, 4}  # which axis of others holds channels, no one can tell
     return Task(
         path.name,
@@ -115,24 +114,24 @@ def task_from_path(
 
 
 def _normalisation(train: Split, columns: Columns | None) -> Normalisation:
-    found = Normalisation.of(train)
+    own = Normalisation.of(train)
     if columns is None:
-        return found
-    mean, std = columns.unscaled(found.mean, found.std)
+        return own
+    mean, std = columns.unscaled(own.mean, own.std)
     return Normalisation(tuple(mean.tolist()), tuple(std.tolist()))
 
 
-def _check_options(path: Path, kind: _Kind) -> None:
-    """Refuse an option that says nothing about files of this kind."""
+def _check_options(path: Path, options: _Options) -> None:
+    """Refuse an option that says nothing about files of this options."""
     table, folder = path.suffix.lower() in _TABLES and not path.is_dir(), path.is_dir()
     if not path.exists():
         return  # which is said when it is read
-    if (kind.label != -1 or kind.drop or kind.keep) and not table:
+    if (options.label != -1 or options.drop or options.keep) and not table:
         raise InputError(
             f"label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet, "
             f"but {path} is not one; leave them out"
         )
-    if (kind.size is not None or kind.grey) and not folder:
+    if (options.size is not None or options.grey) and not folder:
         raise InputError(
             f"size and grey (--size, --grey) are for folders of images, but {path} is not one; "
             "leave them out"
@@ -144,7 +143,7 @@ def _check_places(groups: Mapping[str, Paths | list[Path] | None]) -> None:
     seen: dict[Path, str] = {}
     for group, paths in groups.items():
         places = paths.values() if isinstance(paths, Mapping) else paths or ()
-        resolved = {Path(each).resolve() for each in places}
+        resolved = {Path(place).resolve() for place in places}
         for place in resolved:
             if place in seen:
                 raise InputError(f"{place} is given as {seen[place]} and as {group}: {_ONE_FILE}")
@@ -159,23 +158,22 @@ def _check_other(x: Tensor, others: Mapping[str, Tensor], name: str) -> None:
 
 
 def _outside(
-    paths: Paths | None, role: Role, kind: _Kind, own: _Found, path: Path
+    paths: Paths | None, role: Role, options: _Options, own: _Source, path: Path
 ) -> dict[str, Split]:
     """Files of unfamiliar data, by name."""
-    found: dict[str, Split] = {}
-    for name, each in (paths or {}).items():
-        other = _read(Path(each), kind, own)
-        found[name] = Split(other.x, None, role, name)
-        _check_other(found[name].x, {path.name: own.x}, name)
-    return found
+    splits: dict[str, Split] = {}
+    for name, place in (paths or {}).items():
+        splits[name] = Split(_read(Path(place), options, own).x, None, role, name)
+        _check_other(splits[name].x, {path.name: own.x}, name)
+    return splits
 
 
-def _labelled(found: _Found, path: Path) -> tuple[_Found, Tensor, tuple[str, ...]]:
+def _labelled(source: _Source, path: Path) -> tuple[_Source, Tensor, tuple[str, ...]]:
     """What was read, its labels and the names of its classes, which an archive only counts."""
-    if found.y is None:
+    if source.y is None:
         raise InputError(f"{path} has no labels: {_expected(path)}")
-    whole = Split(found.x, found.y, Role.TRAIN, path.name)  # says what is wrong with them
-    names = found.class_names
+    whole = Split(source.x, source.y, Role.TRAIN, path.name)  # says what is wrong with them
+    names = source.class_names
     if names is None:
         largest = int(whole.labels.max())
         if largest >= len(whole):  # to count them would take as much memory
@@ -195,21 +193,21 @@ def _labelled(found: _Found, path: Path) -> tuple[_Found, Tensor, tuple[str, ...
             f"{path} has samples of one class, {names[0]!r}, and a classifier needs at least two; "
             "of a table, is --label the right column?"
         )
-    return replace(found, x=whole.x), whole.labels, names
+    return replace(source, x=whole.x), whole.labels, names
 
 
-def _read(path: Path, kind: _Kind, own: _Found | None = None) -> _Found:
+def _read(path: Path, options: _Options, own: _Source | None = None) -> _Source:
     """Read a file or folder; `own` is what was read of the data, if this is unfamiliar data."""
     suffix = path.suffix.lower()
     if path.is_dir():
-        mode: Literal["L", "RGB"] = "L" if kind.grey else "RGB"
-        crop = kind.size is not None
-        pictures = readers.read_image_folder(path, size=kind.size, mode=mode, crop=crop)
+        mode: Literal["L", "RGB"] = "L" if options.grey else "RGB"
+        crop = options.size is not None
+        pictures = readers.read_image_folder(path, size=options.size, mode=mode, crop=crop)
         y = None if pictures.labels is None else torch.from_numpy(pictures.labels)
-        return _Found(torch.from_numpy(pictures.images), y, pictures.class_names)
+        return _Source(torch.from_numpy(pictures.images), y, pictures.class_names)
     if suffix in _TABLES:
-        table = _TABLES[suffix](path, label=kind.label)
-        return _own_table(table, path, kind) if own is None else _other_table(table, path, own)
+        table = _TABLES[suffix](path, label=options.label)
+        return _own_table(table, path, options) if own is None else _other_table(table, path, own)
     if suffix == ".npz":
         return _read_archive(path)
     if path.exists():
@@ -217,7 +215,7 @@ def _read(path: Path, kind: _Kind, own: _Found | None = None) -> _Found:
     raise InputError(f"{path} does not exist; {_FORMATS}")
 
 
-def _own_table(table: readers.Table, path: Path, kind: _Kind) -> _Found:
+def _own_table(table: readers.Table, path: Path, options: _Options) -> _Source:
     """The table to learn from: its columns are fitted on the training part."""
     assert table.labels is not None  # noqa: S101 - a column of them was asked for
     assert table.class_names is not None  # noqa: S101 - likewise
@@ -225,16 +223,16 @@ def _own_table(table: readers.Table, path: Path, kind: _Kind) -> _Found:
     train = cut_rows(y, table.class_names, path.name)[Role.TRAIN].numpy()
     try:
         cells, warnings = checked_columns(
-            table.columns, table.labels, train, drop=kind.drop, keep=kind.keep
+            table.columns, table.labels, train, drop=options.drop, keep=options.keep
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     columns = Columns.fit(cells, train)
     x = columns.encode_all(cells, lambda row: f"{path}, row {row}")
-    return _Found(torch.from_numpy(x).float(), y, table.class_names, table, columns, warnings)
+    return _Source(torch.from_numpy(x).float(), y, table.class_names, table, columns, warnings)
 
 
-def _other_table(table: readers.Table, path: Path, own: _Found) -> _Found:
+def _other_table(table: readers.Table, path: Path, own: _Source) -> _Source:
     """A table of unfamiliar data: the same columns, made into the same numbers."""
     expected = None if own.table is None else own.table.feature_names
     if own.columns is None or table.feature_names != expected:
@@ -243,10 +241,10 @@ def _other_table(table: readers.Table, path: Path, own: _Found) -> _Found:
             f"{table.feature_names}, expected {expected}"
         )
     x = own.columns.encode_all(table.columns, lambda row: f"{path}, row {row}")
-    return _Found(torch.from_numpy(x).float(), table=table, columns=own.columns)
+    return _Source(torch.from_numpy(x).float(), table=table, columns=own.columns)
 
 
-def _read_archive(path: Path) -> _Found:
+def _read_archive(path: Path) -> _Source:
     arrays = readers.read_npz(path)
     pair = next((pair for pair in _KEYS if pair[0] in arrays), None)
     if pair is None:
@@ -258,8 +256,8 @@ def _read_archive(path: Path) -> _Found:
         images = readers.channels_first(images, f"{path}: {inputs!r}")
     x = _tensor(images, f"{path}: {inputs!r}")
     if labels not in arrays:
-        return _Found(x)
-    return _Found(x, _tensor(arrays[labels], f"{path}: {labels!r}"))
+        return _Source(x)
+    return _Source(x, _tensor(arrays[labels], f"{path}: {labels!r}"))
 
 
 def _tensor(array: npt.NDArray[Any], where: str) -> Tensor:

@@ -1,17 +1,18 @@
 """A split: tensors in memory that know what they may be used for.
 
-Rule 1 of the design: every split carries a role, and `gemfi.data.guard` refuses the wrong one. A
-role is given once, when data enters (`as_split`, or a task's builder). No function of the
-library changes it but `Split.carve`, which takes validation and calibration data out of training
-data, and nothing else. `dataclasses.replace` can: it is not meant for that, and nothing stops it.
+Rule 1 of the design: every split carries a role. `USES` is the one table of what each role may be
+used for; whatever takes data calls `require_use(split, use)` before it looks at it. A role is
+given once, when data enters (`as_split`, or a task's builder). Only `Split.carve` changes it: it
+takes validation and calibration data out of training data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,41 @@ OOD_ROLES = frozenset({Role.OOD_VALIDATION, Role.OOD_TEST, Role.AUXILIARY})
 
 CARVED_ROLES = frozenset({Role.VALIDATION, Role.CALIBRATION})
 """Roles that may be carved from training data."""
+
+
+USES: Final[Mapping[str, frozenset[Role]]] = MappingProxyType(
+    {
+        "training": frozenset({Role.TRAIN}),
+        "statistics": frozenset({Role.TRAIN}),
+        "selection": frozenset({Role.VALIDATION}),
+        "density scaling": frozenset({Role.VALIDATION, Role.TRAIN}),
+        "temperature": frozenset({Role.VALIDATION}),
+        "policy": frozenset({Role.CALIBRATION}),
+        "auxiliary outliers": frozenset({Role.AUXILIARY}),
+        "tuning": frozenset({Role.VALIDATION, Role.OOD_VALIDATION}),
+        "evaluation": frozenset(
+            {Role.VALIDATION, Role.TEST, Role.OOD_VALIDATION, Role.OOD_TEST},
+        ),
+    }
+)
+"""Use of data -> the roles that may be used so. Read-only."""
+
+_WHY: Final[Mapping[Role, str]] = {
+    Role.TRAIN: "numbers on data that the model has learnt flatter it; take validation or "
+    "calibration data out of it with carve",
+    Role.VALIDATION: "validation data chooses the epoch, the temperature and the options; used "
+    "for more than that, it would judge its own choices",
+    Role.CALIBRATION: "a policy's guarantee holds only while nothing else has seen its "
+    "calibration data",
+    Role.TEST: "a test set is looked at to report, and its numbers mean nothing once it has "
+    "shaped a model or a threshold; take validation or calibration data out of train with carve",
+    Role.OOD_VALIDATION: "OOD validation data is for tuning; outliers that training may see have "
+    "role auxiliary",
+    Role.OOD_TEST: "learning or choosing anything on an OOD test set makes every OOD number "
+    "meaningless; use role ood-validation for tuning or auxiliary for outlier exposure",
+    Role.AUXILIARY: "auxiliary outliers carry no ID labels, and the model has learnt to reject "
+    "them",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,6 +202,96 @@ class Split:
         kept = torch.ones(len(self), dtype=torch.bool)
         kept[chosen] = False
         return self.subset(kept.nonzero()[:, 0]), replace(self.subset(chosen), role=role)
+
+
+def require_role(split: object, allowed: Iterable[Role | str], purpose: str) -> Split:
+    """Return `split` if its role is allowed; otherwise a `RoleError` that says why not.
+
+    Args:
+        split: what the caller was given; anything but a `Split` is an `InputError`.
+        allowed: the roles that may be used for the purpose.
+        purpose: in words, for the message.
+    """
+    if not isinstance(split, Split):
+        raise InputError(
+            f"{purpose} needs a Split with a role, got {type(split).__name__}; "
+            "wrap it with as_split(..., role=...)"
+        )
+    roles = frozenset(Role.parse(role) for role in allowed)
+    if split.role not in roles:
+        wanted = " or ".join(role for role in Role if role in roles)
+        raise RoleError(
+            f"split {split.name!r} has role {split.role}, which {purpose} refuses (it takes "
+            f"{wanted}): {_WHY[split.role]}"
+        )
+    return split
+
+
+def require_use(split: object, use: str) -> Split:
+    """Return `split` if its role may be used for `use`, a key of `USES`.
+
+    Example:
+        >>> train = require_use(train, "training")
+    """
+    if use not in USES:
+        raise InputError(f"unknown use {use!r}; expected one of {', '.join(USES)}")
+    return require_role(split, USES[use], use)
+
+
+def require_classes(split: Split) -> Split:
+    """Return `split` if it holds at least two classes, as training needs."""
+    present = split.class_counts.nonzero()[:, 0]
+    if len(present) < 2:
+        raise InputError(
+            f"split {split.name!r} has one class only: all {len(split)} labels are "
+            f"{int(present[0])}; training needs at least two classes"
+        )
+    return split
+
+
+_FRACTIONS: Final = {Role.TEST: 0.2, Role.VALIDATION: 0.1, Role.CALIBRATION: 0.1}
+
+
+def cut(
+    x: Tensor, y: Tensor, class_names: tuple[str, ...], name: str, *, seed: int = 0
+) -> dict[Role, Split]:
+    """A fifth for test, a tenth each for validation and calibration, the rest for training.
+
+    Each keeps the proportions of the classes and the order of the samples.
+
+    Args:
+        x: (N, ...) samples.
+        y: (N,) labels.
+        class_names: one a class.
+        name: of each split.
+        seed: which samples go where; not the seed of a run.
+    """
+    classes = len(class_names)
+    return {
+        role: Split(x[rows], y[rows], role, name, classes, class_names)
+        for role, rows in cut_rows(y, class_names, name, seed=seed).items()
+    }
+
+
+def cut_rows(
+    y: Tensor, class_names: tuple[str, ...], name: str, *, seed: int = 0
+) -> dict[Role, Tensor]:
+    """Which samples go where; arguments as in `cut`."""
+    total = len(y)
+    counts = torch.bincount(y, minlength=len(class_names))
+    if int(counts.min()) < 5:
+        rare = int(counts.argmin())
+        raise InputError(
+            f"{name!r}: class {class_names[rare]!r} has {int(counts[rare])} samples; cutting a set "
+            "into train, validation, calibration and test takes at least 5 of each class"
+        )
+    labels, rest = y.numpy(), np.arange(total)
+    rows = {}
+    for role, fraction in _FRACTIONS.items():
+        held = stratified_indices(labels[rest], round(fraction * total), seed)
+        rows[role] = torch.from_numpy(rest[held])
+        rest = np.delete(rest, held)
+    return {Role.TRAIN: torch.from_numpy(rest), **rows}
 
 
 def _count(size: float, total: int) -> int:

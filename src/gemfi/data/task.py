@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,12 +64,17 @@ class Task:
         self.absent = dict(absent or {})
         self.columns, self.label_name, self.warnings = columns, label_name, tuple(warnings)
         self._sample: tuple[torch.Size, torch.dtype] | None = None
-        self._train = self._lazy(Role.TRAIN, train)
-        self._validation = self._lazy(Role.VALIDATION, validation)
-        self._calibration = self._lazy(Role.CALIBRATION, calibration)
-        self._test = self._lazy(Role.TEST, test)
-        self.ood_validation = self._mapping(Role.OOD_VALIDATION, ood_validation)
-        self.ood_test = self._mapping(Role.OOD_TEST, ood_test)
+        self._own = {
+            role: _LazySplits(role, {role: source}, self._check)
+            for role, source in (
+                (Role.TRAIN, train),
+                (Role.VALIDATION, validation),
+                (Role.CALIBRATION, calibration),
+                (Role.TEST, test),
+            )
+        }
+        self.ood_validation = _LazySplits(Role.OOD_VALIDATION, ood_validation, self._check)
+        self.ood_test = _LazySplits(Role.OOD_TEST, ood_test, self._check)
 
     def __repr__(self) -> str:
         ood = f"ood_validation={list(self.ood_validation)}, ood_test={list(self.ood_test)}"
@@ -79,37 +83,28 @@ class Task:
     @property
     def train(self) -> Split:
         """For weights and statistics."""
-        return self._train.get()
+        return self._own[Role.TRAIN][Role.TRAIN]
 
     @property
     def validation(self) -> Split:
         """For selection, temperature and tuning."""
-        return self._validation.get()
+        return self._own[Role.VALIDATION][Role.VALIDATION]
 
     @property
     def calibration(self) -> Split:
         """For policies."""
-        return self._calibration.get()
+        return self._own[Role.CALIBRATION][Role.CALIBRATION]
 
     @property
     def test(self) -> Split:
         """To report."""
-        return self._test.get()
+        return self._own[Role.TEST][Role.TEST]
 
     def splits(self) -> Iterator[Split]:
         """Every split: train, validation, calibration, test, then the OOD sets."""
         yield from (self.train, self.validation, self.calibration, self.test)
         yield from self.ood_validation.values()
         yield from self.ood_test.values()
-
-    def _lazy(self, role: Role, source: Source) -> _Lazy:
-        lazy = _Lazy(source, partial(self._check, role))
-        if isinstance(source, Split):
-            lazy.get()  # say at once what is wrong with it
-        return lazy
-
-    def _mapping(self, role: Role, sources: Mapping[str, Source]) -> Mapping[str, Split]:
-        return _LazyMapping({name: self._lazy(role, each) for name, each in sources.items()})
 
     def _check(self, role: Role, split: Split) -> None:
         if split.role is not role:
@@ -133,35 +128,36 @@ class Task:
             )
 
 
-class _Lazy:
-    """A split that is read and checked once, when it is asked for."""
+class _LazySplits(Mapping[str, Split]):
+    """Names at once; a split that is a function is read when it is asked for, and once.
 
-    def __init__(self, source: Source, check: Callable[[Split], None]) -> None:
-        self.source, self.check = source, check
-        self.split: Split | None = None
+    Args:
+        role: that each of them must have.
+        sources: name -> split, or what reads it.
+        check: of a split and that role; called at once where a split is here already.
+    """
 
-    def get(self) -> Split:
-        if self.split is None:
-            split = self.source if isinstance(self.source, Split) else self.source()
-            self.check(split)
-            self.split = split
-        return self.split
-
-
-class _LazyMapping(Mapping[str, Split]):
-    """Names at once, splits when they are asked for."""
-
-    def __init__(self, members: Mapping[str, _Lazy]) -> None:
-        self.members = dict(members)
+    def __init__(
+        self, role: Role, sources: Mapping[str, Source], check: Callable[[Role, Split], None]
+    ) -> None:
+        self._role, self._sources, self._check = role, dict(sources), check
+        for source in self._sources.values():
+            if isinstance(source, Split):
+                check(role, source)
 
     def __getitem__(self, name: str) -> Split:
-        return self.members[name].get()
+        source = self._sources[name]
+        if not isinstance(source, Split):
+            source = source()
+            self._check(self._role, source)
+            self._sources[name] = source
+        return source
 
     def __contains__(self, name: object) -> bool:
-        return name in self.members  # the inherited one would read the split
+        return name in self._sources  # the inherited one would read the split
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.members)
+        return iter(self._sources)
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self._sources)

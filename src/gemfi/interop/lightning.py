@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gemfi.data import Split
-from gemfi.data.guard import require_use
+from gemfi.data.splits import require_use
 from gemfi.errors import InputError
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model

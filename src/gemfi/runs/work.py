@@ -16,8 +16,7 @@ from torch import nn
 from gemfi._config import from_plain, to_plain
 from gemfi._files import write_atomically
 from gemfi.bundle import ENDING, Bundle, bundle_names, load, make_bundle
-from gemfi.data import TASKS, Split, Task
-from gemfi.data.registry.tasks import AGAINST
+from gemfi.data import OOD_SETS, TASKS, Split, Task
 from gemfi.decisions import Goal, Policy
 from gemfi.detectors import detector_names
 from gemfi.diagnostics import Finding, diagnose
@@ -90,7 +89,7 @@ def train_run(
         run = Run.finish(folder, record, model, result)
         known, sections = run.metrics(), {}
         if "validation" not in known:
-            tuning = AGAINST[task.name].validation if task.name in AGAINST else ()
+            tuning = OOD_SETS[task.name].validation if task.name in OOD_SETS else ()
             absent = [name for name in task.absent if name in tuning]  # the others are for the test
             evaluation = evaluate(run.model, task.validation, task.ood_validation)
             sections["validation"] = evaluation.section(absent)

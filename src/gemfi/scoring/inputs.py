@@ -15,15 +15,10 @@ from torch import Tensor
 
 from gemfi.bundle import Bundle
 from gemfi.data.readers import channels_first
-from gemfi.data.readers.folder import is_image
-from gemfi.data.readers.streams import (
-    ROWS,
-    Piece,
-    stream_array,
-    stream_csv,
-    stream_images,
-    stream_parquet,
-)
+from gemfi.data.readers.arrays import stream_array
+from gemfi.data.readers.base import ROWS, Piece
+from gemfi.data.readers.images import is_image, stream_images
+from gemfi.data.readers.tables import stream_csv, stream_parquet
 from gemfi.errors import InputError
 
 Reader = Callable[[Path, Bundle], Iterator[Piece]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gemfi._files import replacing, to_json
-from gemfi.data.readers.table import parquet_modules
+from gemfi.data.readers.tables import parquet_modules
 from gemfi.errors import InputError
 from gemfi.scoring.rows import Column
 

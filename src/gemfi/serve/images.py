@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gemfi.data.readers.folder import read_image
+from gemfi.data.readers.images import read_image
 from gemfi.errors import InputError
 from gemfi.serve.formats import InputFormat
 from gemfi.serve.problems import too_large, unusable

@@ -17,7 +17,7 @@ from gemfi.data.corruptions import (
     FAMILIES,
     SEVERITIES,
     corrupt,
-    digital,
+    functions,
 )
 from gemfi.errors import InputError
 from support.corruptions import (
@@ -158,7 +158,7 @@ class TestSeverity:
         basis = np.stack([rows.ravel(), columns.ravel(), np.ones(rows.size)], axis=1)
         bent = []
         for constants in CORRUPTIONS_CIFAR["elastic_transform"].constants:
-            y = digital.elastic_transform(x, rngs(64), constants)[:, 0, inner, inner]
+            y = functions.elastic_transform(x, rngs(64), constants)[:, 0, inner, inner]
             flat = y.reshape(64, -1).T
             rest = flat - basis @ np.linalg.lstsq(basis, flat, rcond=None)[0]
             bent.append(float(np.abs(rest).mean()))

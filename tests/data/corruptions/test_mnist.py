@@ -10,9 +10,9 @@ from torch import Tensor
 
 from gemfi.data.corruptions import (
     corrupt,
-    mnist,
+    functions,
 )
-from gemfi.data.corruptions.edges import canny
+from gemfi.data.corruptions.fields import canny
 
 
 class TestMnist:
@@ -81,7 +81,7 @@ class TestMnist:
 
     def test_stroke_fades_with_the_distance_in_rows(self) -> None:
         ends = [np.array([value]) for value in (0.0, 3.0, 27.0, 9.0)]
-        line = mnist._stroke(28, *ends)[0]
+        line = functions._stroke(28, *ends)[0]
         for row, column in np.ndindex(28, 28):
             gap = abs(row - (3 + column * 6 / 27))
             level = 1 + np.log(1 - gap / 2.3) if gap < 2.3 else 0.0
@@ -99,7 +99,7 @@ class TestMnist:
                 return next(self.answers)
 
         x = np.zeros((1, 1, 28, 28))
-        y = mnist.zigzag(x, [Fixed()], (2.0, 2.0))[0, 0]  # type: ignore[list-item]
+        y = functions.zigzag(x, [Fixed()], (2.0, 2.0))[0, 0]  # type: ignore[list-item]
         for tooth in range(6):
             row, column = 12 + (2 if tooth % 2 == 0 else -2), 2 + (2 * tooth + 1) * 2
             assert y[row, column] == pytest.approx(1)

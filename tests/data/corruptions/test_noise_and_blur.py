@@ -10,9 +10,9 @@ from scipy import ndimage
 from gemfi.data.corruptions import (
     CORRUPTIONS_CIFAR,
     SEVERITIES,
-    blur,
     corrupt,
-    sampling,
+    fields,
+    functions,
 )
 from support.corruptions import rngs
 
@@ -65,23 +65,23 @@ class TestBlur:
     def test_gaussian_blur_of_a_point_is_the_bell(self) -> None:
         x = np.zeros((1, 1, 31, 31))
         x[0, 0, 15, 15] = 1
-        y = blur.gaussian_blur(x, [], (1.0,))[0, 0]
+        y = functions.gaussian_blur(x, [], (1.0,))[0, 0]
         taps = np.exp(-(np.arange(-4, 5) ** 2) / 2)
         taps /= taps.sum()
         np.testing.assert_allclose(y[11:20, 11:20], np.outer(taps, taps), atol=1e-12)
 
     def test_disk(self) -> None:
-        assert blur.disk(0.3, 0.4).sum() == pytest.approx(1)
-        plus = blur.disk(1, 0.05)  # hardly softened: a pixel and its four neighbours
+        assert functions.disk(0.3, 0.4).sum() == pytest.approx(1)
+        plus = functions.disk(1, 0.05)  # hardly softened: a pixel and its four neighbours
         assert plus[3, 3] == pytest.approx(0.2)
         assert plus[2, 3] == pytest.approx(0.2)
         assert plus[2, 2] == pytest.approx(0, abs=1e-12)
-        assert (blur.disk(1.5, 0.1) > 0.1).sum() == 9
+        assert (functions.disk(1.5, 0.1) > 0.1).sum() == 9
 
     def test_motion_blur_is_a_weighted_tail(self) -> None:
         x = np.random.default_rng(0).random((3, 2, 9, 9))
         angles = np.array([0.0, 30.0, -45.0])
-        y = sampling.motion_blurred(x, 3, 1.5, angles)
+        y = fields.motion_blurred(x, 3, 1.5, angles)
         weights = np.exp(-(np.arange(7) ** 2) / (2 * 1.5**2))
         weights /= weights.sum()
         for b, angle in enumerate(np.deg2rad(angles)):
@@ -102,22 +102,22 @@ class TestBlur:
             large = ndimage.zoom(part, (1, 1, factor, factor), order=1)
             trim = (large.shape[2] - 32) // 2
             expected = large[:, :, trim : trim + 32, trim : trim + 32]
-            np.testing.assert_allclose(sampling.zoomed(x, factor), expected, atol=1e-9)
+            np.testing.assert_allclose(fields.zoomed(x, factor), expected, atol=1e-9)
 
     def test_zoom_blur_counts_its_factors(self) -> None:
         x = np.random.default_rng(0).random((1, 3, 32, 32))
         factors = np.arange(1, 1.06, 0.01)  # as published: rounding lets the end in
         assert len(factors) == 7
-        parts = [x, *(sampling.zoomed(x, factor) for factor in factors)]
+        parts = [x, *(fields.zoomed(x, factor) for factor in factors)]
         np.testing.assert_allclose(
-            blur.zoom_blur(x, [], CORRUPTIONS_CIFAR["zoom_blur"].constants[0]),
+            functions.zoom_blur(x, [], CORRUPTIONS_CIFAR["zoom_blur"].constants[0]),
             np.mean(parts, axis=0),
         )
 
     @pytest.mark.parametrize("channels", [1, 3])
     def test_glass_blur_moves_pixels_one_by_one(self, channels: int) -> None:
         x = np.random.default_rng(0).integers(0, 256, (2, channels, 12, 12)) / 255
-        function = blur.glass_blur if channels == 3 else blur.glass_blur_grey
+        function = functions.glass_blur if channels == 3 else functions.glass_blur_grey
         y = function(x, rngs(2), (1e-3, 2, 2))  # a filter that does nothing
         for image, rng, found in zip(x.copy(), rngs(2), y, strict=True):
             moves = rng.integers(-2, 2, (2, 8, 8, 2))
@@ -142,7 +142,7 @@ class TestSampling:
         rng = np.random.default_rng(0)
         x = rng.random((2, 3, 8, 8))
         rows, columns = rng.uniform(-9, 16, (2, 2, 6, 6))
-        y = sampling.bilinear(x, rows, columns, border)
+        y = fields.bilinear(x, rows, columns, border)
         for b, c in np.ndindex(2, 3):
             expected = ndimage.map_coordinates(x[b, c], [rows[b], columns[b]], order=1, mode=mode)
             np.testing.assert_allclose(y[b, c], expected, atol=1e-12)

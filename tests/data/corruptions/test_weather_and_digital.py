@@ -16,9 +16,8 @@ from gemfi.data.corruptions import (
     CORRUPTIONS_CIFAR,
     SEVERITIES,
     corrupt,
-    digital,
-    plasma,
-    weather,
+    fields,
+    functions,
 )
 from support.corruptions import rngs
 
@@ -26,8 +25,8 @@ from support.corruptions import rngs
 class TestWeather:
     def test_plasma_is_diamond_square(self) -> None:
         decay = 1.7
-        fields = plasma.plasma(rngs(2), decay)
-        for field, rng in zip(fields, rngs(2), strict=True):
+        made = fields.plasma(rngs(2), decay)
+        for field, rng in zip(made, rngs(2), strict=True):
             draws = iter(rng.uniform(-1, 1, 1023))
             f = np.zeros((32, 32))
             step, amplitude = 32, 1e4
@@ -55,8 +54,8 @@ class TestWeather:
 
     def test_fog_keeps_the_peak_at_most(self, colour: Tensor) -> None:
         x = colour[:4].numpy() / 255
-        y = weather.fog(x, rngs(4), (1.5, 1.75))
-        clouds = plasma.plasma(rngs(4), 1.75)
+        y = functions.fog(x, rngs(4), (1.5, 1.75))
+        clouds = fields.plasma(rngs(4), 1.75)
         for image, cloud, found in zip(x, clouds, y, strict=True):
             peak = image.max()
             np.testing.assert_allclose(found, (image + 1.5 * cloud) * peak / (peak + 1.5))
@@ -64,10 +63,10 @@ class TestWeather:
 
     def test_frost_adds_ice_by_its_shares(self, colour: Tensor) -> None:
         x = colour[:4].numpy() / 255
-        pane = plasma.ice(rngs(4))
+        pane = fields.ice(rngs(4))
         assert pane.min() >= 0
         assert pane.max() <= 1
-        y = weather.frost(x, rngs(4), (0.75, 0.45))
+        y = functions.frost(x, rngs(4), (0.75, 0.45))
         np.testing.assert_allclose(y, 0.75 * x + 0.45 * pane)
 
     def test_snow_only_brightens(self, colour: Tensor) -> None:
@@ -99,7 +98,7 @@ class TestWeather:
     def test_equalised_spreads_the_levels(self) -> None:
         x = np.random.default_rng(0).integers(3, 9, (3, 6, 6)).astype(np.uint8)
         x[2] = 5
-        y = weather._equalised(x)
+        y = functions._equalised(x)
         assert (y[2] == 5).all()
         for image, found in zip(x[:2], y[:2], strict=True):
             lowest = (image == image.min()).sum()
@@ -172,7 +171,7 @@ class TestDigital:
             assert (found.permute(1, 2, 0).numpy() == np.asarray(Image.open(file))).all()
 
     def test_elastic_transform_maps_its_three_points(self) -> None:
-        rows, columns = digital._affine(rngs(5), 32, 2.56)
+        rows, columns = functions._affine(rngs(5), 32, 2.56)
         corners = np.array([[26, 26], [26, 6], [6, 6]])
         for rng, r, c in zip(rngs(5), rows, columns, strict=True):
             moved = corners + rng.uniform(-2.56, 2.56, (3, 2))

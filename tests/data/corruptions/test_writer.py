@@ -40,7 +40,7 @@ class TestWriter:
     def test_mnist_layout(
         self, tmp_path: Path, digits: Tensor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gemfi.data.corruptions.writer.PART", 3)
+        monkeypatch.setattr("gemfi.data.corruptions.apply._PART", 3)
         x, y = digits[:7], torch.arange(7)
         files = write_published_layout(x, y, tmp_path, family="mnist", progress=False)
         assert len(files) == 30

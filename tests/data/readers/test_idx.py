@@ -105,7 +105,7 @@ class TestBadGzip:
     def test_bytes_changed(self, tmp_path: Path) -> None:
         whole = bytearray(gzip.compress(idx_bytes(IMAGES)))
         whole[-6] ^= 1  # the CRC
-        self.broken(tmp_path, bytes(whole), "corrupt gzip file: .*incorrect data check")
+        self.broken(tmp_path, bytes(whole), "corrupt gzip file: CRC check failed")
         whole[-6] ^= 1
         whole[12] ^= 0xFF
         self.broken(tmp_path, bytes(whole), "gzip|idx")

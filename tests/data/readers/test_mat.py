@@ -123,7 +123,7 @@ class TestBadFiles:
         sizes = struct.pack("<4i", 32, 32, 3, 12)
         assert plain.count(sizes) == 1
         huge = plain.replace(sizes, struct.pack("<4i", *[2**31 - 1] * 4))
-        self.fails(path, huge, r"X of shape \(2147483647, .* with 36864 bytes, at offset 128")
+        self.fails(path, huge, r"X of shape \(2147483647, .* with 36864 bytes")
         self.fails(path, plain.replace(sizes, struct.pack("<4i", 32, 32, -3, -12)), "of shape")
 
     @given(st.data())

@@ -11,7 +11,7 @@ import pytest
 from gemfi.data.readers import (
     Pictures,
     read_array_pictures,
-    read_cifar10_binary,
+    read_cifar10,
     read_idx_pictures,
     read_svhn,
     read_tiny_imagenet_val,
@@ -51,8 +51,8 @@ def test_relatives_of_mnist(data_dir: Path, name: str) -> None:
 
 def test_cifar10(data_dir: Path) -> None:
     folder = data_dir / "cifar-10-batches-bin"
-    parts = [read_cifar10_binary(folder / f"data_batch_{index}.bin") for index in range(1, 6)]
-    test = read_cifar10_binary(folder / "test_batch.bin")
+    parts = [read_cifar10(folder / f"data_batch_{index}.bin") for index in range(1, 6)]
+    test = read_cifar10(folder / "test_batch.bin")
     assert [len(part) for part in (*parts, test)] == [10_000] * 6
     assert np.sum([counts(part) for part in parts], axis=0).tolist() == [5000] * 10
     assert counts(test) == [1000] * 10

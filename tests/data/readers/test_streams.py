@@ -12,8 +12,9 @@ from gemfi import InputError
 from gemfi.data.columns import Columns
 from gemfi.data.readers import read_npy
 from gemfi.data.readers.arrays import stream_rows
-from gemfi.data.readers.folder import is_image, read_image
-from gemfi.data.readers.streams import IMAGES, ROWS, stream_csv, stream_images
+from gemfi.data.readers.base import ROWS
+from gemfi.data.readers.images import IMAGES, is_image, read_image, stream_images
+from gemfi.data.readers.tables import stream_csv
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "u1", "<i2"])
@@ -116,7 +117,7 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
 def test_wide_tables_come_in_pieces_of_few_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gemfi.data.readers.streams.NUMBERS", 7)
+    monkeypatch.setattr("gemfi.data.readers.tables.NUMBERS", 7)
     (tmp_path / "a.csv").write_text("a,b,c\n" + 5 * "1,2,3\n")
     pieces = list(stream_csv(tmp_path / "a.csv", Columns.of_numbers(["c"]), 1))
     assert [len(piece.names) for piece in pieces] == [2, 2, 1]

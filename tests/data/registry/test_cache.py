@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from gemfi.data import load_split
 from gemfi.data.readers import Pictures
 from gemfi.data.registry.cache import FOLDER, read_cached
-from gemfi.data.registry.record import Form
+from gemfi.data.registry.entries import Form
 from gemfi.errors import InputError
 
 
@@ -275,7 +275,7 @@ from pathlib import Path
 import numpy as np
 from gemfi.data.readers import Pictures
 from gemfi.data.registry.cache import read_cached
-from gemfi.data.registry.record import Form
+from gemfi.data.registry.entries import Form
 
 root, me, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 

@@ -11,7 +11,7 @@ import torch
 from gemfi.data import DATA_SETS, Role, load_split
 from gemfi.data.corruptions import corrupt, write_published_layout
 from gemfi.data.registry.cache import FOLDER
-from gemfi.data.registry.corrupted import MADE_VERSION
+from gemfi.data.registry.sets import MADE_VERSION
 from gemfi.errors import InputError, MissingDataError
 
 

@@ -72,35 +72,27 @@ class TestLayouts:
         split = load_split("notmnist", "sample")
         check(split, images, labels, "ood-validation", "notmnist/sample")
 
-    @pytest.mark.parametrize("python", [False, True])
-    def test_cifar10(self, shelf: Any, shrink: Any, python: bool) -> None:
+    def test_cifar10(self, shelf: Any, shrink: Any) -> None:
         shrink("cifar10", {"train": 50, "test": 10}, held_out=10)
         some = ("data_batch_2", "data_batch_1", "data_batch_5", "data_batch_3")
-        made = [(batch, self.cifar10(shelf, batch, python)) for batch in some]
+        made = [(batch, self.cifar10(shelf, batch)) for batch in some]
         with pytest.raises(MissingDataError, match=r"no .*cifar-10-batches-bin/data_batch_"):
             load_split("cifar10", "train")  # one is missing yet
-        made.append(("data_batch_4", self.cifar10(shelf, "data_batch_4", python)))
+        made.append(("data_batch_4", self.cifar10(shelf, "data_batch_4")))
         images = np.concatenate([pixels for _, (pixels, _) in sorted(made, key=lambda m: m[0])])
         numbers = [number_of(images, image) for image in load_split("cifar10", "train").x.numpy()]
         assert len(numbers) == 30
         assert numbers == sorted(numbers)  # the order of the batches by number
-        pixels, (labels,) = self.cifar10(shelf, "test_batch", python)
+        pixels, (labels,) = self.cifar10(shelf, "test_batch")
         check(load_split("cifar10", "test"), pixels, labels, "test", "cifar10/test")
 
     @staticmethod
-    def cifar10(shelf: Any, batch: str, python: bool) -> Any:
-        if python:
-            return shelf.cifar_python(f"cifar-10-batches-py/{batch}", 10, labels=10)
+    def cifar10(shelf: Any, batch: str) -> Any:
         return shelf.cifar_binary(f"cifar-10-batches-bin/{batch}.bin", 10, 10)
 
-    @pytest.mark.parametrize("python", [False, True])
-    def test_cifar100_has_the_fine_labels(self, shelf: Any, shrink: Any, python: bool) -> None:
+    def test_cifar100_has_the_fine_labels(self, shelf: Any, shrink: Any) -> None:
         shrink("cifar100", {"test": 30})
-        if python:
-            name, columns = "cifar-100-python/test", {"coarse_labels": 20, "fine_labels": 100}
-            images, (_, fine) = shelf.cifar_python(name, 30, **columns)
-        else:
-            images, (_, fine) = shelf.cifar_binary("cifar-100-binary/test.bin", 30, 20, 100)
+        images, (_, fine) = shelf.cifar_binary("cifar-100-binary/test.bin", 30, 20, 100)
         check(load_split("cifar100", "test"), images, fine, "test", "cifar100/test")
         assert load_split("cifar100", "test").num_classes == 100
 

@@ -13,9 +13,9 @@ import torch
 from gemfi._files import write_atomically
 from gemfi.data import DATA_SETS, Role, Task, load_split, registered_task
 from gemfi.data.normalisation import Normalisation
-from gemfi.data.registry import AGAINST
+from gemfi.data.registry import OOD_SETS
 from gemfi.data.registry.load import find_form, read_part
-from gemfi.data.registry.tiny_imagenet import CIFAR10_CLASSES
+from gemfi.data.registry.sets import CIFAR10_CLASSES
 from gemfi.data.registry.verify import State, verify
 from gemfi.errors import MissingDataError
 
@@ -27,7 +27,7 @@ def digest(*tensors: torch.Tensor) -> str:
     return found.hexdigest()[:16]
 
 
-@pytest.mark.parametrize("name", AGAINST)
+@pytest.mark.parametrize("name", OOD_SETS)
 def test_every_task_that_is_here(data_dir: Path, name: str) -> None:
     entry = DATA_SETS[name]
     if find_form(entry, "train", data_dir) is None:
@@ -50,7 +50,7 @@ def test_every_task_that_is_here(data_dir: Path, name: str) -> None:
 
 
 def check_outside(task: Task) -> None:
-    against = AGAINST[task.name]
+    against = OOD_SETS[task.name]
     assert set(task.absent) | set(task.ood_validation) | set(task.ood_test) == {
         *against.validation,
         *against.test,

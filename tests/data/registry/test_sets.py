@@ -9,10 +9,9 @@ import pytest
 
 from gemfi.data import DATA_SETS, DataSet, Role
 from gemfi.data.corruptions import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, SEVERITIES
-from gemfi.data.registry import AGAINST, RemoteFile
-from gemfi.data.registry.corrupted import PUBLISHED_FOLDERS
-from gemfi.data.registry.record import split_checksum
-from gemfi.data.registry.tiny_imagenet import CIFAR10_CLASSES
+from gemfi.data.registry import OOD_SETS, RemoteFile
+from gemfi.data.registry.entries import split_checksum
+from gemfi.data.registry.sets import CIFAR10_CLASSES, PUBLISHED_FOLDERS
 from gemfi.errors import InputError
 
 ENTRIES = [pytest.param(entry, id=name) for name, entry in DATA_SETS.items()]
@@ -126,13 +125,13 @@ def test_ood_validation_sets_have_no_other_use() -> None:
         if any(Role.OOD_VALIDATION in part.roles for part in entry.parts.values())
     }
     assert tuning == {"notmnist", "dtd"}
-    for against in AGAINST.values():
+    for against in OOD_SETS.values():
         assert set(against.validation) <= tuning
         assert not set(against.test) & tuning
 
 
 def test_tasks_judge_against_sets_of_the_same_shape_and_never_against_themselves() -> None:
-    for name, against in AGAINST.items():
+    for name, against in OOD_SETS.items():
         assert name not in (*against.validation, *against.test)
         for other in (*against.validation, *against.test):
             assert DATA_SETS[other].shape == DATA_SETS[name].shape
@@ -154,7 +153,7 @@ def test_no_task_is_judged_by_classes_of_its_own() -> None:
     """TinyImageNet has 22 classes of CIFAR-10, and a set without them."""
     assert len(CIFAR10_CLASSES) == 22
     assert "22 of its 200 classes" in DATA_SETS["tiny-imagenet"].overlaps["cifar10"]
-    for name, against in AGAINST.items():
+    for name, against in OOD_SETS.items():
         for other in (*against.validation, *against.test):
             assert name not in DATA_SETS[other].overlaps
 
@@ -204,4 +203,4 @@ def test_the_table_and_its_entries_are_read_only() -> None:
 )
 def test_a_checksum_that_is_none(checksum: str) -> None:
     with pytest.raises(InputError, match="a checksum is md5:, sha1: or sha256: and its digits"):
-        RemoteFile("a", "http://a", checksum)
+        RemoteFile("a", "http://a", checksum, 1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gemfi.data import DATA_SETS, TASKS, Role, registered_task
-from gemfi.data.registry import AGAINST
+from gemfi.data.registry import OOD_SETS
 from gemfi.errors import InputError, MissingDataError
 
 
@@ -23,7 +23,7 @@ def grey(shelf: Any, shrink: Any) -> Any:
 
 
 def test_the_pairs_of_the_paper() -> None:
-    mnist, cifar = AGAINST["mnist"], AGAINST["cifar10"]
+    mnist, cifar = OOD_SETS["mnist"], OOD_SETS["cifar10"]
     assert (mnist.validation, mnist.test) == (("notmnist",), ("kmnist", "fashion-mnist"))
     assert cifar.validation == ("dtd",)
     assert cifar.test == ("svhn", "cifar100", "tiny-imagenet-178")
@@ -94,7 +94,7 @@ def test_sets_that_are_not_here_are_listed_with_the_reason(grey: Any) -> None:
     assert sorted(task.absent) == ["kmnist", "notmnist"]
 
 
-@pytest.mark.parametrize("name", AGAINST)
+@pytest.mark.parametrize("name", OOD_SETS)
 def test_a_missing_set_is_one_line_at_once(shelf: Any, name: str) -> None:
     with pytest.raises(MissingDataError) as caught:
         registered_task(name)
@@ -113,7 +113,7 @@ def test_an_unknown_task(shelf: Any) -> None:
 
 
 def test_the_tasks_are_in_the_table_of_all_tasks(grey: Any, tmp_path: Any) -> None:
-    assert set(AGAINST) < set(TASKS)
+    assert set(OOD_SETS) < set(TASKS)
     assert len(TASKS["mnist"]().train) == 40
     with pytest.raises(MissingDataError, match=str(tmp_path / "other")):
         TASKS["mnist"](root=tmp_path / "other")

@@ -15,8 +15,8 @@ import pytest
 
 from gemfi.data import DATA_SETS, DataSet
 from gemfi.data.registry.archives import unpack
+from gemfi.data.registry.entries import RemoteFile
 from gemfi.data.registry.load import read_part
-from gemfi.data.registry.record import RemoteFile
 from gemfi.data.registry.verify import Check, State, check_file, is_fetched, verify
 
 IMAGES, LABELS = "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"
@@ -34,7 +34,9 @@ def published(shelf: Any, shrink: Any) -> DataSet:
     data = {name: (shelf.root / name).read_bytes() for name in (IMAGES, LABELS)}
     contents = {name: sha256(gzip.decompress(each)) for name, each in data.items()}
     form = replace(entry.parts["test"].forms[0], contents=contents)
-    files = tuple(RemoteFile(name, f"http://a/{name}", sha256(each)) for name, each in data.items())
+    files = tuple(
+        RemoteFile(name, f"http://a/{name}", sha256(each), len(each)) for name, each in data.items()
+    )
     part = replace(entry.parts["test"], count=20, forms=(form,))
     return replace(entry, files=files, parts={"test": part})
 
@@ -223,7 +225,7 @@ class TestUnpacked:
             packed.add(file.parent, "cifar-100-binary")
         file.unlink()
         file.parent.rmdir()
-        unpack(archive, shelf.root, ("cifar-100-binary",), progress=False)
+        unpack(archive, shelf.root, ("cifar-100-binary",))
         archive.unlink()
         whole = DATA_SETS["cifar100"]
         form = replace(whole.parts["test"].forms[0], contents={})

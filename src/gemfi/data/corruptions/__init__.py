@@ -15,11 +15,9 @@ from gemfi.data.corruptions.apply import (
     SHAPES,
     corrupt,
     corrupt_small,
+    write_published_layout,
 )
-from gemfi.data.corruptions.cifar10 import CORRUPTIONS_CIFAR
-from gemfi.data.corruptions.mnist_c import CORRUPTIONS_MNIST
-from gemfi.data.corruptions.record import Corruption
-from gemfi.data.corruptions.writer import write_published_layout
+from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, Corruption
 
 __all__ = [
     "ANY_SIZE",

@@ -1,17 +1,23 @@
-"""`corrupt`: one type of corruption on a batch of images."""
+"""Corruptions of a batch of images, and of a test set in the layout of the published files."""
 
 from __future__ import annotations
 
+import io
 import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from gemfi._config import check_int
-from gemfi.data.corruptions.cifar10 import CORRUPTIONS_CIFAR
-from gemfi.data.corruptions.mnist_c import CORRUPTIONS_MNIST
-from gemfi.data.corruptions.record import Constants, Corruption, quantised
+from gemfi._files import write_atomically
+from gemfi.data.corruptions.fields import Constants, quantised
+from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, Corruption
 from gemfi.data.sampling import generator
 from gemfi.errors import InputError
 
@@ -26,6 +32,7 @@ SHAPES: dict[str, tuple[int, int, int]] = {"cifar10": (3, 32, 32), "mnist": (1, 
 
 SEVERITIES = (1, 2, 3, 4, 5)
 CHUNK = 250  # images at once: it bounds the memory and does not touch the result
+_PART = 1000  # images between two steps of the progress bar
 
 
 def corrupt(
@@ -57,9 +64,9 @@ def corrupt(
         >>> corrupt(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "fog", severity=3).shape
         torch.Size([4, 3, 32, 32])
     """
-    corruption = find_corruption(name, family)
+    corruption = _find_corruption(name, family)
     constants = _constants(corruption, severity, family)
-    check_images(images, family)
+    _check_images(images, family)
     check_int("first", first, 0)
     stream = zlib.crc32(f"{family}/{name}".encode()), severity or 0
     generator(seed, *stream)  # a bad seed is an error even where no image is drawn
@@ -105,7 +112,67 @@ def corrupt_small(images: Tensor, name: str, severity: int, seed: int = 0) -> Te
     return torch.from_numpy(np.clip(made, 0, 1)).to(images)
 
 
-def find_corruption(name: str, family: str) -> Corruption:
+def write_published_layout(
+    images: Tensor,
+    labels: Tensor,
+    folder: Path | str,
+    *,
+    family: str = "cifar10",
+    names: Iterable[str] | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> list[Path]:
+    """Corrupt a test set and write it as CIFAR-10-C or MNIST-C is published.
+
+    - `cifar10`: `<type>.npy`, (5N, 32, 32, 3) uint8, severity 1 first, and `labels.npy`, the N
+      labels five times over, uint8.
+    - `mnist`: `<type>/test_images.npy`, (N, 28, 28, 1) uint8, and `<type>/test_labels.npy`, (N,)
+      int64.
+
+    Each file appears whole or not at all; a file of the same name is replaced.
+
+    Args:
+        images: uint8, (N, 3, 32, 32) or (N, 1, 28, 28).
+        labels: (N,) integers in 0..255.
+        folder: made where it does not exist.
+        family: `cifar10` or `mnist`.
+        names: the types to write; all of the family by default.
+        seed: of the random draws.
+        progress: whether to show a bar; None shows it on a terminal only.
+
+    Returns:
+        The files, in the order in which they were written.
+    """
+    if family not in FAMILIES:
+        raise InputError(f"unknown family {family!r}; expected one of {', '.join(FAMILIES)}")
+    chosen = list(FAMILIES[family] if names is None else names)
+    for name in chosen:
+        _find_corruption(name, family)
+    _check_images(images, family)
+    numbers = _checked_labels(labels, len(images))
+    folder = Path(folder)
+    severities: tuple[int | None, ...] = SEVERITIES if family == "cifar10" else (None,)
+    total = len(chosen) * len(severities) * len(images)
+    hidden = None if progress is None else not progress
+    written = []
+    with tqdm(total=total, desc="corrupting", unit="image", disable=hidden, leave=False) as bar:
+        if family == "cifar10":
+            tiled = np.tile(numbers.astype(np.uint8), len(severities))
+            written.append(_save(folder / "labels.npy", tiled))
+        for name in chosen:
+            bar.set_postfix_str(name)
+            stacked = np.concatenate(
+                [_corrupted(images, name, severity, seed, family, bar) for severity in severities]
+            )
+            if family == "cifar10":
+                written.append(_save(folder / f"{name}.npy", stacked))
+            else:
+                written.append(_save(folder / name / "test_images.npy", stacked))
+                written.append(_save(folder / name / "test_labels.npy", numbers))
+    return written
+
+
+def _find_corruption(name: str, family: str) -> Corruption:
     """The record of a type; an error that lists the names where there is none."""
     if family not in FAMILIES:
         raise InputError(f"unknown family {family!r}; expected one of {', '.join(FAMILIES)}")
@@ -117,7 +184,7 @@ def find_corruption(name: str, family: str) -> Corruption:
     return FAMILIES[family][name]
 
 
-def check_images(images: object, family: str) -> None:
+def _check_images(images: object, family: str) -> None:
     """Refuse anything but uint8 images of the family's shape."""
     shape = SHAPES[family]
     expected = f"a uint8 tensor of shape (N, {', '.join(map(str, shape))}) for {family}"
@@ -142,3 +209,42 @@ def _constants(corruption: Corruption, severity: int | None, family: str) -> Con
             f"severity of {corruption.name} must be an integer from 1 to 5, got {severity!r}"
         )
     return corruption.constants[severity - 1]
+
+
+def _corrupted(
+    images: Tensor, name: str, severity: int | None, seed: int, family: str, bar: Any
+) -> npt.NDArray[np.uint8]:
+    """(N, H, W, C): channels last, as published."""
+    result = np.empty((len(images), *images.shape[2:], images.shape[1]), dtype=np.uint8)
+    for start in range(0, len(images), _PART):
+        part = images[start : start + _PART]
+        made = corrupt(part, name, severity, seed=seed, family=family, first=start)
+        result[start : start + _PART] = made.permute(0, 2, 3, 1).cpu().numpy()
+        bar.update(len(part))
+    return result
+
+
+def _checked_labels(labels: object, count: int) -> npt.NDArray[np.int64]:
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
+        raise InputError(f"labels must be a tensor of integers, got {_kind(labels)}")
+    if labels.shape != (count,):
+        raise InputError(
+            f"labels must have shape ({count},), one for each image, got {tuple(labels.shape)}"
+        )
+    numbers = labels.detach().cpu().numpy().astype(np.int64)
+    if count and not 0 <= numbers.min() <= numbers.max() <= 255:
+        raise InputError(
+            f"labels must be in 0..255, got {int(numbers.min())} to {int(numbers.max())}"
+        )
+    return numbers
+
+
+def _kind(value: object) -> str:
+    return f"dtype {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _save(path: Path, array: npt.NDArray[Any]) -> Path:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    write_atomically(path, file.getvalue())
+    return path

@@ -1,4 +1,4 @@
-"""Readers of file formats: from a path to arrays in memory, one format a file.
+"""Readers of file formats: from a path to arrays in memory.
 
 Each is a pure function; nothing is cached, written or downloaded. A file that is not what it should
 be is an `InputError` that names the file and the offset, the line or the count. No reader unpickles
@@ -9,26 +9,24 @@ from __future__ import annotations
 
 from gemfi.data.readers.arrays import read_array_pictures, read_npy, read_npz
 from gemfi.data.readers.base import Pictures, channels_first
-from gemfi.data.readers.cifar import (
-    read_cifar10_binary,
-    read_cifar10_python,
-    read_cifar100_binary,
-    read_cifar100_python,
+from gemfi.data.readers.images import read_image_folder, read_tiny_imagenet_val
+from gemfi.data.readers.published import (
+    read_cifar10,
+    read_cifar100,
+    read_idx,
+    read_idx_pictures,
+    read_mat,
+    read_svhn,
 )
-from gemfi.data.readers.folder import read_image_folder, read_tiny_imagenet_val
-from gemfi.data.readers.idx import read_idx, read_idx_pictures
-from gemfi.data.readers.mat import read_mat, read_svhn
-from gemfi.data.readers.table import Table, read_csv, read_parquet
+from gemfi.data.readers.tables import Table, read_csv, read_parquet
 
 __all__ = [
     "Pictures",
     "Table",
     "channels_first",
     "read_array_pictures",
-    "read_cifar10_binary",
-    "read_cifar10_python",
-    "read_cifar100_binary",
-    "read_cifar100_python",
+    "read_cifar10",
+    "read_cifar100",
     "read_csv",
     "read_idx",
     "read_idx_pictures",

@@ -7,8 +7,8 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from gemfi.data.readers import base
 from gemfi.errors import InputError
 
-_KINDS: Final = "biuf"
 _HEADERS: Final = {  # version -> reader; 3.0 is for structured arrays
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -48,26 +47,36 @@ def read_npy(path: base.PathLike) -> npt.NDArray[Any]:
 def read_npz(path: base.PathLike, keys: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays under `keys`, in that order; None means all of them."""
     path = Path(path)
-    try:
-        archive = zipfile.ZipFile(path)
-    except _BROKEN as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        size = f" ({path.stat().st_size} bytes)" if path.is_file() else ""
-        raise InputError(f"cannot read {path}{size} as npz: {reason}") from error
-    with archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    with _opened(path) as (archive, members):
         chosen = tuple(members) if keys is None else tuple(keys)
         for key in chosen:
             if key not in members:
-                held = ", ".join(members) or "nothing"
-                raise InputError(f"{path} has no array {key!r}; it holds: {held}")
+                raise _absent(path, repr(key), members)
         claimed = sum(members[key].file_size for key in chosen)
         if claimed > base.MAX_BYTES:
             raise InputError(
                 f"{path} claims {claimed:,} unpacked bytes, more than the {base.MAX_BYTES:,} "
                 "that such a file may have"
             )
-        return {key: _member(archive, members[key], f"{path}: {key!r}") for key in chosen}
+        arrays = {}
+        for key in chosen:
+            where = f"{path}: {key!r}"
+            with _broken_is(f"{where} is truncated or corrupt"), archive.open(members[key]) as file:
+                arrays[key] = _read(file, members[key].file_size, where)
+        return arrays
+
+
+def stream_array(path: Path, rows: int = base.ROWS) -> Iterator[base.Piece]:
+    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive, in pieces.
+
+    Args:
+        path: the file.
+        rows: of a piece.
+    """
+    start = 0
+    for x in stream_rows(path, rows):
+        yield base.Piece([f"{path}[{start + row}]" for row in range(len(x))], x)
+        start += len(x)
 
 
 def stream_rows(
@@ -82,10 +91,8 @@ def stream_rows(
     """
     path = Path(path)
     with ExitStack() as stack:
-        try:
-            stream, size, where = _opened(path, keys, stack)
-        except _BROKEN as error:
-            raise InputError(f"cannot read {path}: {error}") from error
+        with _broken_is(f"cannot read {path}"):
+            stream, size, where = _stream(path, keys, stack)
         shape, fortran, dtype = _header(stream, size, where)
         if not shape or (fortran and len(shape) > 1):
             raise InputError(
@@ -95,28 +102,12 @@ def stream_rows(
         for start in range(0, shape[0], rows):
             count = min(rows, shape[0] - start)
             wanted = count * dtype.itemsize * math.prod(shape[1:])
-            try:
+            with _broken_is(f"{where} is truncated or corrupt"):
                 data = stream.read(wanted)
-            except _BROKEN as error:
-                raise InputError(f"{where} is truncated or corrupt: {error}") from error
             if len(data) < wanted:
                 raise InputError(f"{where} is truncated: {wanted - len(data):,} bytes are missing")
             numbers = np.frombuffer(data, dtype).reshape(count, *shape[1:])
             yield numbers.astype(dtype.newbyteorder("="))
-
-
-def _opened(path: Path, keys: Sequence[str], stack: ExitStack) -> tuple[IO[bytes], int, str]:
-    """The stream of an array, its size and what to call it."""
-    if path.suffix.lower() == ".npy":
-        return stack.enter_context(path.open("rb")), path.stat().st_size, str(path)
-    archive = stack.enter_context(zipfile.ZipFile(path))
-    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    key = next((key for key in keys if key in members), None)
-    if key is None:
-        held = ", ".join(members) or "nothing"
-        raise InputError(f"{path} has no array {' or '.join(keys)}; it holds: {held}")
-    stream = stack.enter_context(archive.open(members[key]))
-    return stream, members[key].file_size, f"{path}: {key!r}"
 
 
 def read_array_pictures(
@@ -143,31 +134,59 @@ def read_array_pictures(
         return base.Pictures(base.channels_first(x, f"{path}: {images!r}"))
     if num_classes is None:
         raise InputError(f"{path}: labels need num_classes, to check them against")
-    found = read_npz(path, [images, labels])
-    x, y = base.channels_first(found[images], f"{path}: {images!r}"), found[labels]
+    arrays = read_npz(path, [images, labels])
+    x, y = base.channels_first(arrays[images], f"{path}: {images!r}"), arrays[labels]
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise InputError(f"{path}: {labels!r} must be (N,) integers, got {y.shape} {y.dtype}")
     base.require_same_count(len(x), len(y), str(path))
     return base.Pictures(x, base.checked_labels(y, f"{path}: {labels!r}", high=num_classes - 1))
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> npt.NDArray[Any]:
+@contextmanager
+def _broken_is(problem: str) -> Iterator[None]:
+    """What a broken file makes numpy and zipfile raise, as an `InputError`."""
     try:
-        with archive.open(info) as stream:
-            return _read(stream, info.file_size, where)
+        yield
     except InputError:
         raise
     except _BROKEN as error:
-        raise InputError(f"{where} is truncated or corrupt: {error}") from error
+        raise InputError(f"{problem}: {error}") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    """An npz archive and its members, by key."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except _BROKEN as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        size = f" ({path.stat().st_size} bytes)" if path.is_file() else ""
+        raise InputError(f"cannot read {path}{size} as npz: {reason}") from error
+    with archive:
+        yield archive, {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+
+
+def _absent(path: Path, keys: str, members: Iterable[str]) -> InputError:
+    return InputError(f"{path} has no array {keys}; it holds: {', '.join(members) or 'nothing'}")
+
+
+def _stream(path: Path, keys: Sequence[str], stack: ExitStack) -> tuple[IO[bytes], int, str]:
+    """The stream of an array, its size and what to call it."""
+    if path.suffix.lower() == ".npy":
+        return stack.enter_context(path.open("rb")), path.stat().st_size, str(path)
+    archive, members = stack.enter_context(_opened(path))
+    key = next((key for key in keys if key in members), None)
+    if key is None:
+        raise _absent(path, " or ".join(keys), members)
+    stream = stack.enter_context(archive.open(members[key]))
+    return stream, members[key].file_size, f"{path}: {key!r}"
 
 
 def _read(stream: IO[bytes], size: int, where: str) -> npt.NDArray[Any]:
     """Read the header, compare what it claims with the `size` at hand, then read the numbers."""
     shape, fortran, dtype = _header(stream, size, where)
-    try:
+    with _broken_is(f"{where} is not a whole npy array"):
         data = stream.read()
-    except _BROKEN as error:
-        raise InputError(f"{where} is not a whole npy array: {error}") from error
     if len(data) != dtype.itemsize * math.prod(shape):
         raise InputError(f"{where} is truncated: {len(data)} bytes of numbers for shape {shape}")
     numbers = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
@@ -178,28 +197,22 @@ def _header(
     stream: IO[bytes], size: int, where: str
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns come first, and type, if the `size` at hand is what they need."""
-    try:
+    with _broken_is(f"{where} is not a whole npy array"):
         version = np.lib.format.read_magic(stream)
+        if version not in _HEADERS:
+            raise InputError(f"{where}: npy of version {version} is not read, only 1.0, 2.0")
         shape, fortran, dtype = _HEADERS[version](stream)
-        _check_header(shape, dtype, size - stream.tell(), where)
-    except InputError:
-        raise
-    except KeyError as error:
-        raise InputError(f"{where}: npy of version {error} is not read, only 1.0, 2.0") from error
-    except _BROKEN as error:
-        raise InputError(f"{where} is not a whole npy array: {error}") from error
+        if dtype.hasobject:
+            raise InputError(
+                f"{where} holds Python objects, which only unpickling could read; save it as "
+                "numbers"
+            )
+        if dtype.kind not in "biuf":
+            raise InputError(f"{where} holds {dtype}, expected numbers")
+        needed, left = dtype.itemsize * math.prod(shape), size - stream.tell()
+        if any(length < 0 for length in shape) or needed != left:
+            raise InputError(
+                f"{where}: shape {shape} of {dtype} needs {needed} bytes, but {left} follow the "
+                "header"
+            )
     return shape, fortran, dtype
-
-
-def _check_header(shape: tuple[int, ...], dtype: np.dtype[Any], size: int, where: str) -> None:
-    if dtype.hasobject:
-        raise InputError(
-            f"{where} holds Python objects, which only unpickling could read; save it as numbers"
-        )
-    if dtype.kind not in _KINDS:
-        raise InputError(f"{where} holds {dtype}, expected numbers")
-    needed = dtype.itemsize * math.prod(shape)
-    if any(length < 0 for length in shape) or needed != size:
-        raise InputError(
-            f"{where}: shape {shape} of {dtype} needs {needed} bytes, but {size} follow the header"
-        )

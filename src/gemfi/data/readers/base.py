@@ -1,9 +1,9 @@
-"""What the readers share: the pictures they give, bounded reading, and the checks of labels."""
+"""What the readers share: pictures and pieces, bounded reading, and the checks of labels."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,28 @@ class Pictures:
 
     def __len__(self) -> int:
         return len(self.images)
+
+
+ROWS: Final = 4096
+"""Rows of a piece of a table or an array, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some inputs in a row, so that any number of them takes a bounded memory.
+
+    A file that cannot be read at all is an `InputError`; of one row or one image, the error is kept
+    beside the rest.
+
+    Attributes:
+        names: of each input: a file, with its line or position where it holds several.
+        x: (n, ...) the inputs; what could not be read is zero.
+        errors: position in the piece -> why the input could not be read.
+    """
+
+    names: list[str]
+    x: npt.NDArray[Any]
+    errors: dict[int, str] = field(default_factory=dict)
 
 
 def read_bytes(path: PathLike, limit: int | None = None) -> bytes:

@@ -1,21 +1,21 @@
 """The registry: the data sets of the paper, with their files, roles and sources.
 
-To add a set, write its `DataSet` (see `grey.py`, `colour.py`) and list it in `sets.py`; to train on
-it, say in `tasks.py` which OOD sets it is judged against.
+To add a set, write its `DataSet` in `sets.py`; to train on it, say in `OOD_SETS` which OOD sets it
+is judged against.
 """
 
 from __future__ import annotations
 
-from gemfi.data.registry.load import data_set, load_split
-from gemfi.data.registry.record import DataSet, Form, Part, RemoteFile
-from gemfi.data.registry.sets import DATA_SETS
-from gemfi.data.registry.tasks import AGAINST, registered_task
+from gemfi.data.registry.entries import DataSet, Form, Part, RemoteFile
+from gemfi.data.registry.load import data_set, load_split, registered_task
+from gemfi.data.registry.sets import DATA_SETS, OOD_SETS, OodSets
 
 __all__ = [
-    "AGAINST",
     "DATA_SETS",
+    "OOD_SETS",
     "DataSet",
     "Form",
+    "OodSets",
     "Part",
     "RemoteFile",
     "data_set",

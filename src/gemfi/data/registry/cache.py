@@ -1,8 +1,8 @@
 """A cache of decoded pictures: what is slow to read is read once.
 
-One safetensors file a form, below `.gemfi/decoded` in the data folder. Its name holds a digest of
-what was decoded (paths, sizes, times of change) and how, so that a replaced file is read anew.
-Another in its header is of the pixels, so that a damaged file is never taken for good.
+There is one safetensors file a form, below `.gemfi/decoded` in the data folder. Its name holds a
+digest of what was decoded (paths, sizes, times of change) and how, so that a replaced file is read
+anew. Its header holds a digest of the pixels, so that a damaged file is never taken for good.
 Several processes may decode the same file at once: each writes a file of its own, and moves it to
 its place when it is whole.
 """
@@ -13,27 +13,27 @@ import hashlib
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.numpy import save
 
 from gemfi._files import write_atomically
 from gemfi.data.readers import Pictures
-from gemfi.data.registry.record import Form
+from gemfi.data.registry.entries import Form
 from gemfi.errors import InputError
 
-_VERSION = 2
+_VERSION: Final = 2
 """Raise it when a reader gives other pixels for the same file, or the cache file has other keys."""
 
 # The last three where a damaged header names a type that numpy lacks.
-_UNREADABLE = (SafetensorError, OSError, ValueError, TypeError, AttributeError)
+_UNREADABLE: Final = (SafetensorError, OSError, ValueError, TypeError, AttributeError)
 
-FOLDER = Path(".gemfi") / "decoded"
+FOLDER: Final = Path(".gemfi") / "decoded"
 
 
 def read_cached(form: Form, name: str, root: Path) -> Pictures:
@@ -51,10 +51,12 @@ def read_cached(form: Form, name: str, root: Path) -> Pictures:
     if stored is not None:
         return stored
     pictures = form.read(*form.paths(root))
-    folder = next(each for each in file.parents if each.exists())
+    folder = next(parent for parent in file.parents if parent.exists())
     if os.access(folder, os.W_OK):
         _store(file, pictures)
-        _forget_others(file, name)
+        for old in file.parent.glob(f"{name}-{'[0-9a-f]' * 16}.*"):
+            if old != file:  # of an older state of the same files, or left half written
+                old.unlink(missing_ok=True)
     return pictures
 
 
@@ -62,34 +64,24 @@ def _key(form: Form, root: Path) -> str:
     how = f"{_VERSION}:{form.version}:{form.label}"
     digest = hashlib.blake2b(how.encode(), digest_size=8)
     for path in form.paths(root):
-        for each in (path, *sorted(path.rglob("*"))):  # of a folder, everything below it
-            state = each.stat()
-            size = 0 if each.is_dir() else state.st_size
-            digest.update(f"{each.relative_to(root)}:{size}:{state.st_mtime_ns}\n".encode())
+        for file in (path, *sorted(path.rglob("*"))):  # of a folder, everything below it
+            state = file.stat()
+            size = 0 if file.is_dir() else state.st_size
+            digest.update(f"{file.relative_to(root)}:{size}:{state.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 
-def _forget_others(file: Path, name: str) -> None:
-    """Remove what was decoded from an older state of the same files, or was left half written."""
-    for old in file.parent.glob(f"{name}-{'[0-9a-f]' * 16}.*"):
-        if old != file:
-            old.unlink(missing_ok=True)
-
-
 def _store(file: Path, pictures: Pictures) -> None:
-    arrays = {"images": pictures.images, "labels": pictures.labels, "coarse": pictures.coarse}
-    given = {key: np.ascontiguousarray(a) for key, a in arrays.items() if a is not None}
-    tensors = {key: torch.from_numpy(array) for key, array in given.items()}
+    given = {"images": pictures.images, "labels": pictures.labels, "coarse": pictures.coarse}
+    arrays = {key: np.ascontiguousarray(a) for key, a in given.items() if a is not None}
     header = {}
     if pictures.class_names is not None:
         header["class_names"] = "\n".join(pictures.class_names)
-    header["digest"] = _digest(given, header.get("class_names"))
+    header["digest"] = _digest(arrays, header.get("class_names"))
     mine = file.with_name(f"{file.stem}.{os.getpid()}-{threading.get_ident()}")
-    try:
-        write_atomically(mine, save(tensors, metadata=header))
+    with suppress(FileNotFoundError):  # another process has stored the same, and then tidied up
+        write_atomically(mine, save(arrays, metadata=header))
         mine.replace(file)
-    except FileNotFoundError:  # another process has stored the same, and then tidied up
-        return
 
 
 def _digest(arrays: Mapping[str, npt.NDArray[Any]], names: str | None) -> str:

@@ -1,23 +1,29 @@
-"""From a name to a split with a role.
+"""From a name to a split with a role, and to a task.
 
 Validation and calibration data are carved out of train with a fixed seed, so that every run of
-every method sees the same images, and a part that its publisher calls test can only ever become
-`test` or `ood-test`.
+every method sees the same images. A part that its publisher calls test can only become `test` or
+`ood-test`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
 
 from gemfi._files import DATA_VARIABLE, data_root
+from gemfi.data.normalisation import Normalisation
 from gemfi.data.readers import Pictures
 from gemfi.data.registry.cache import read_cached
-from gemfi.data.registry.record import DataSet, Form, Part
-from gemfi.data.registry.sets import DATA_SETS
+from gemfi.data.registry.entries import DataSet, Form, Part
+from gemfi.data.registry.sets import DATA_SETS, OOD_SETS
+from gemfi.data.sampling import stratified_indices
 from gemfi.data.splits import CARVED_ROLES, Role, Split
+from gemfi.data.task import Task
 from gemfi.errors import InputError, MissingDataError, RoleError
 
 SPLIT_SEED: Final = 0
@@ -63,7 +69,11 @@ def load_split(
         raise RoleError(_refusal(entry, split, part, wanted))
     if wanted is Role.TRAIN and entry.held_out:
         return _carved(entry, Role.TRAIN, folder)
-    return _whole(entry, split, wanted, folder)
+    form, pictures = read_part(entry, split, folder)
+    label = form.label
+    if label == split or form.made:  # other forms say by themselves what a part they are
+        label += _shortfall(entry, split, pictures)
+    return _split(entry, pictures, wanted, label)
 
 
 def find_form(entry: DataSet, part: str, root: Path) -> Form | None:
@@ -85,9 +95,11 @@ def read_part(
     form = find_form(entry, part, root)
     if form is None:
         raise missing(entry, part, root)
-    name = f"{entry.name}-{part}"
     paths = form.paths(root)
-    pictures = read_cached(form, name, root) if cached and form.slow else form.read(*paths)
+    if cached and form.slow:
+        pictures = read_cached(form, f"{entry.name}-{part}", root)
+    else:
+        pictures = form.read(*paths)
     if pictures.images.shape[1:] != entry.shape:
         raise InputError(
             f"{paths[0]}: {entry.title} has images {entry.shape}, found {pictures.images.shape[1:]}"
@@ -105,16 +117,59 @@ def missing(entry: DataSet, part: str, root: Path) -> MissingDataError:
     )
 
 
+def registered_task(name: str, root: Path | str | None = None) -> Task:
+    """The task of an ID set of the registry. Nothing is read before a split is asked for.
+
+    OOD sets that are not here are in `absent`, with what to do; an ID set that is not here is an
+    error at once.
+
+    Args:
+        name: a key of `OOD_SETS`.
+        root: the data folder; None for `GEMFI_DATA` or the platform's cache folder.
+    """
+    if name not in OOD_SETS:
+        raise InputError(f"no task on {name!r}; there are tasks on: {', '.join(OOD_SETS)}")
+    folder = data_root() if root is None else Path(root)
+    entry = data_set(name)
+    if find_form(entry, "train", folder) is None:
+        raise missing(entry, "train", folder)
+    absent: dict[str, str] = {}
+
+    def outside(names: tuple[str, ...], role: Role) -> dict[str, Callable[[], Split]]:
+        sources: dict[str, Callable[[], Split]] = {}
+        for ood_name in names:
+            other = data_set(ood_name)
+            part = next(key for key, part in other.parts.items() if role in part.roles)
+            if find_form(other, part, folder) is None:
+                absent[ood_name] = str(missing(other, part, folder))
+            else:
+                sources[ood_name] = partial(load_split, ood_name, part, role=role, root=folder)
+        return sources
+
+    constants = entry.mean is not None and entry.std is not None
+    return Task(
+        name,
+        entry.class_names or (),
+        train=partial(load_split, name, "train", root=folder),
+        validation=partial(load_split, name, "validation", root=folder),
+        calibration=partial(load_split, name, "calibration", root=folder),
+        test=partial(load_split, name, "test", root=folder),
+        ood_validation=outside(OOD_SETS[name].validation, Role.OOD_VALIDATION),
+        ood_test=outside(OOD_SETS[name].test, Role.OOD_TEST),
+        normalisation=Normalisation(entry.mean or (), entry.std or ()) if constants else None,
+        absent=absent,
+    )
+
+
 def _part(entry: DataSet, split: str) -> Part:
     if split not in entry.parts:
-        carved = [role.value for role in CARVED_ROLES] if entry.held_out else []
-        known = ", ".join([*entry.parts, *sorted(carved, reverse=True)])
+        carved = ["validation", "calibration"] if entry.held_out else []
+        known = ", ".join([*entry.parts, *carved])
         raise InputError(f"{entry.name} has no split {split!r}; it has: {known}")
     return entry.parts[split]
 
 
 def _refusal(entry: DataSet, split: str, part: Part, wanted: Role) -> str:
-    allowed = " or ".join(part.roles)
     if Role.TEST in part.roles or Role.OOD_TEST in part.roles:
         why = (
             "what its publisher calls test is looked at to report, and never learnt from; "
@@ -126,15 +181,8 @@ def _refusal(entry: DataSet, split: str, part: Part, wanted: Role) -> str:
         )
     else:
         why = "its images are what models learn from"
+    allowed = " or ".join(part.roles)
     return f"{entry.name}/{split} may be used as {allowed}, not as {wanted}: {why}"
-
-
-def _whole(entry: DataSet, part: str, role: Role, root: Path) -> Split:
-    form, pictures = read_part(entry, part, root)
-    label = form.label
-    if label == part or form.made:  # other forms say by themselves what a part they are
-        label += _shortfall(entry, part, pictures)
-    return _split(entry, pictures, role, label)
 
 
 def _carved(entry: DataSet, role: Role, root: Path) -> Split:
@@ -142,17 +190,13 @@ def _carved(entry: DataSet, role: Role, root: Path) -> Split:
     _, pictures = read_part(entry, "train", root)
     if pictures.labels is None:
         raise InputError(f"{entry.title}: its training images have no labels")
-    # Row numbers are carved in place of the images, of which only one part is wanted.
-    labels = torch.from_numpy(pictures.labels)
-    numbers = torch.arange(len(labels), dtype=torch.float32)[:, None]  # exact below 2**24
-    rest = Split(numbers, labels, Role.TRAIN, f"{entry.name}/train", entry.num_classes)
-    found = {}
+    rest, rows = np.arange(len(pictures)), {}
     for carved in (Role.VALIDATION, Role.CALIBRATION):
-        rest, found[carved] = rest.carve(entry.held_out, carved, seed=SPLIT_SEED)
-    found[Role.TRAIN] = rest
-    rows = found[role].x[:, 0].long().numpy()
-    chosen = Pictures(pictures.images[rows], pictures.labels[rows], pictures.class_names)
-    return _split(entry, chosen, role, f"{role}{_shortfall(entry, 'train', pictures)}")
+        chosen = stratified_indices(pictures.labels[rest], entry.held_out, SPLIT_SEED)
+        rows[carved], rest = rest[chosen], np.delete(rest, chosen)
+    rows[Role.TRAIN] = rest
+    own = Pictures(pictures.images[rows[role]], pictures.labels[rows[role]], pictures.class_names)
+    return _split(entry, own, role, f"{role}{_shortfall(entry, 'train', pictures)}")
 
 
 def _shortfall(entry: DataSet, part: str, pictures: Pictures) -> str:

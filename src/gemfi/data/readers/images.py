@@ -1,11 +1,8 @@
-"""Folders of images, read with pillow: PNG, JPEG, BMP and WEBP, and no other decoder.
+"""Images, read with pillow: PNG, JPEG, BMP and WEBP, and no other decoder.
 
 Pixels are taken as stored: EXIF orientation is not applied and transparency is dropped. Resizing
-stretches an image to the size asked for, unless it is cropped to its shape first; both filters look
-at every pixel (no aliasing):
-
-- `lanczos`: windowed sinc, the sharper one, and the default;
-- `box`: the mean of the pixels under each new one, so that 64 to 32 is the mean of 2×2 blocks.
+stretches an image to the size asked for, unless it is cropped to its shape first. The filter is
+Lanczos, which looks at every pixel (no aliasing).
 """
 
 from __future__ import annotations
@@ -13,8 +10,8 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
@@ -26,10 +23,12 @@ from gemfi.data.readers import base
 from gemfi.errors import InputError
 
 Mode = Literal["RGB", "L"]
-Filter = Literal["lanczos", "box"]
 
 MAX_PIXELS: Final = 50_000_000
 """An image with more pixels than this is refused before it is unpacked."""
+
+IMAGES: Final = 256
+"""Images of a piece."""
 
 _SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
 _OTHER_IMAGES: Final = frozenset(
@@ -52,31 +51,11 @@ _BROKEN: Final = (  # what pillow's decoders raise
 )
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    mode: Mode
-    size: tuple[int, int] | None  # H, W
-    resample: Filter
-    max_pixels: int
-    crop: bool = False
-
-    def __post_init__(self) -> None:
-        if self.mode not in {"RGB", "L"}:
-            raise InputError(f"mode must be RGB or L, got {self.mode!r}")
-        if self.resample not in {"lanczos", "box"}:
-            raise InputError(f"resample must be lanczos or box, got {self.resample!r}")
-        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
-            raise InputError(f"size must be two positive numbers (H, W), got {self.size}")
-        if self.crop and self.size is None:
-            raise InputError("crop cuts to the shape of size: give size= as well")
-
-
 def read_image_folder(
     path: base.PathLike,
     *,
     size: int | tuple[int, int] | None = None,
     mode: Mode = "RGB",
-    resample: Filter = "lanczos",
     crop: bool = False,
     max_pixels: int = MAX_PIXELS,
 ) -> base.Pictures:
@@ -90,21 +69,20 @@ def read_image_folder(
         path: the folder.
         size: (H, W), or one number for both; None keeps the size, which all must then share.
         mode: `RGB` for three channels, `L` for one (luma, ITU-R 601).
-        resample: the filter that resizes.
         crop: cut each image, in its middle, to the proportions of `size` before it is resized,
             where it would be stretched otherwise.
         max_pixels: an image with more is refused.
     """
     folder = base.require_folder(path)
     size = (size, size) if isinstance(size, int) else size
-    recipe = _Recipe(mode, size, resample, max_pixels, crop)
+    read = partial(read_image, size=size, mode=mode, crop=crop, max_pixels=max_pixels)
     entries = [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith(".")]
     classes = [entry for entry in entries if entry.is_dir()]
     loose = _images_among(entry for entry in entries if entry.is_file())
     if not classes:
         if not loose:
             raise InputError(f"{folder} holds no images ({', '.join(sorted(_SUFFIXES))})")
-        return base.Pictures(_read_all(loose, recipe))
+        return base.Pictures(_read_all(loose, read))
     if loose:
         raise InputError(
             f"{folder} holds both sub-folders ({classes[0].name}) and images ({loose[0].name}); "
@@ -118,7 +96,7 @@ def read_image_folder(
             raise InputError(f"{name} holds no images, but each sub-folder is a class")
         files += members
         labels += [label] * len(members)
-    images = _read_all(files, recipe)
+    images = _read_all(files, read)
     return base.Pictures(images, np.array(labels, np.int64), tuple(entry.name for entry in classes))
 
 
@@ -131,10 +109,52 @@ def read_image(
     max_pixels: int = MAX_PIXELS,
 ) -> npt.NDArray[np.uint8]:
     """One image, (C, H, W); arguments as in `read_image_folder`."""
-    require_module("PIL.Image", "reading images")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _read(path, _Recipe(mode, size, "lanczos", max_pixels, crop))
+    if mode not in {"RGB", "L"}:
+        raise InputError(f"mode must be RGB or L, got {mode!r}")
+    if size is not None and (len(size) != 2 or min(size) < 1):
+        raise InputError(f"size must be two positive numbers (H, W), got {size}")
+    if crop and size is None:
+        raise InputError("crop cuts to the shape of size: give size= as well")
+    pillow = require_module("PIL.Image", "reading images")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on sizes and metadata: sizes are checked here
+            with pillow.open(path, formats=_FORMATS) as file:
+                _check(file, path, max_pixels)
+                image = file.convert(mode)
+                if size is not None:
+                    height, width = size
+                    if crop:
+                        image = image.crop(_middle(image.size, width, height))
+                    image = image.resize((width, height), pillow.Resampling.LANCZOS)
+                pixels = np.asarray(image, np.uint8)
+    except InputError:
+        raise
+    except (*_BROKEN, pillow.DecompressionBombError) as error:
+        raise InputError(f"{path} is not a whole image: {error}") from error
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def stream_images(
+    files: Sequence[Path], *, size: tuple[int, int], mode: Mode
+) -> Iterator[base.Piece]:
+    """Images in pieces, cropped in their middle and resized, as uint8 (n, C, H, W).
+
+    Args:
+        files: in this order.
+        size: (H, W).
+        mode: `RGB` or `L`.
+    """
+    channels = 3 if mode == "RGB" else 1
+    for start in range(0, len(files), IMAGES):
+        chosen = files[start : start + IMAGES]
+        x, errors = np.zeros((len(chosen), channels, *size), np.uint8), {}
+        for row, file in enumerate(chosen):
+            try:
+                x[row] = read_image(file, size=size, mode=mode, crop=True)
+            except InputError as error:
+                errors[row] = str(error)
+        yield base.Piece([str(file) for file in chosen], x, errors)
 
 
 def is_image(path: base.PathLike) -> bool:
@@ -146,7 +166,6 @@ def read_tiny_imagenet_val(
     path: base.PathLike,
     *,
     size: int = 32,
-    resample: Filter = "lanczos",
     wanted: Callable[[str], bool] = lambda _wnid: True,
 ) -> base.Pictures:
     """Read the validation images of TinyImageNet in the order of `val_annotations.txt`.
@@ -154,7 +173,6 @@ def read_tiny_imagenet_val(
     Args:
         path: the folder `tiny-imagenet-200`, with `wnids.txt` and `val/images`.
         size: of the result; the images are 64×64.
-        resample: the filter that resizes.
         wanted: whether to read the images of a class, by its WordNet id.
 
     Returns:
@@ -184,7 +202,7 @@ def read_tiny_imagenet_val(
         raise InputError(
             f"{annotations} does not name {len(present)} of the images, {min(present)} among them"
         )
-    images = _read_all(files, _Recipe("RGB", (size, size), resample, MAX_PIXELS))
+    images = _read_all(files, partial(read_image, size=(size, size)))
     return base.Pictures(images, np.array(labels, np.int64), wnids)
 
 
@@ -211,20 +229,15 @@ def _images_among(files: Iterable[Path]) -> list[Path]:
     return images
 
 
-def _read_all(files: Sequence[Path], recipe: _Recipe) -> npt.NDArray[np.uint8]:
+def _read_all(
+    files: Sequence[Path], read: Callable[[Path], npt.NDArray[np.uint8]]
+) -> npt.NDArray[np.uint8]:
     """(N, C, H, W) of the files in that order."""
-    require_module("PIL.Image", "reading images")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pillow's, on sizes and metadata: sizes are checked here
-        return _stacked(files, recipe)
-
-
-def _stacked(files: Sequence[Path], recipe: _Recipe) -> npt.NDArray[np.uint8]:
-    first = _read(files[0], recipe)
+    first = read(files[0])
     images = np.empty((len(files), *first.shape), np.uint8)
     images[0] = first
     for index, file in enumerate(files[1:], start=1):
-        image = _read(file, recipe)
+        image = read(file)
         if image.shape != first.shape:
             sizes = [f"{shape[2]}×{shape[1]}" for shape in (first.shape, image.shape)]
             raise InputError(
@@ -233,21 +246,6 @@ def _stacked(files: Sequence[Path], recipe: _Recipe) -> npt.NDArray[np.uint8]:
             )
         images[index] = image
     return images
-
-
-def _read(file: base.PathLike | IO[bytes], recipe: _Recipe) -> npt.NDArray[np.uint8]:
-    """(C, H, W) of one image."""
-    from PIL import Image  # noqa: PLC0415 - optional
-
-    try:
-        with Image.open(file, formats=_FORMATS) as image:
-            _check(image, file, recipe.max_pixels)
-            pixels = _converted(image, recipe)
-    except InputError:
-        raise
-    except (*_BROKEN, Image.DecompressionBombError) as error:
-        raise InputError(f"{file} is not a whole image: {error}") from error
-    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def _check(image: Any, file: base.PathLike | IO[bytes], max_pixels: int) -> None:
@@ -260,19 +258,6 @@ def _check(image: Any, file: base.PathLike | IO[bytes], max_pixels: int) -> None
         )
     if image.mode not in _EIGHT_BITS:
         raise InputError(f"{file} has pixels of kind {image.mode}; convert it to 8 bits a channel")
-
-
-def _converted(image: Any, recipe: _Recipe) -> npt.NDArray[np.uint8]:
-    from PIL import Image  # noqa: PLC0415 - optional
-
-    image = image.convert(recipe.mode)
-    if recipe.size is not None:
-        height, width = recipe.size
-        if recipe.crop:
-            image = image.crop(_middle(image.size, width, height))
-        filters = {"lanczos": Image.Resampling.LANCZOS, "box": Image.Resampling.BOX}
-        image = image.resize((width, height), filters[recipe.resample])
-    return np.asarray(image, np.uint8)
 
 
 def _middle(size: tuple[int, int], width: int, height: int) -> tuple[int, int, int, int]:

@@ -1,4 +1,4 @@
-"""What the registry knows of a data set: the files, the parts, the roles, where it comes from."""
+"""What the registry knows of a data set: files, parts, roles, and where it comes from."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from gemfi.data.readers import Pictures
 from gemfi.data.splits import Role
 from gemfi.errors import InputError
 
-DIGESTS: Final = {"md5": 32, "sha1": 40, "sha256": 64}
-"""Kinds of checksum that a publisher may give, with their length in hexadecimal digits."""
-
+_DIGITS: Final = {"md5": 32, "sha1": 40, "sha256": 64}
 _CHECKSUM: Final = re.compile(r"(md5|sha1|sha256):([0-9a-f]+)")
 
 
@@ -25,27 +23,26 @@ class RemoteFile:
     Attributes:
         path: where it goes, below the data folder, such as `mnist/train-labels-idx1-ubyte.gz`.
         url: the canonical address.
-        checksum: `md5:...`, `sha1:...` or `sha256:...` as published; None where none was found.
-        size: bytes, as published; None where it was not found.
-        unpacks: of an archive, the members below it that are kept, files or folders, in the data
-            folder itself; the archive is deleted afterwards. Empty for a file that is used as is.
+        checksum: `md5:...`, `sha1:...` or `sha256:...` as published.
+        size: bytes, as published.
+        unpacks: of an archive, the members that are kept, files or folders, in the data folder
+            itself; the archive is deleted afterwards. Empty for a file that is used as it is.
     """
 
     path: str
     url: str
-    checksum: str | None = None
-    size: int | None = None
+    checksum: str
+    size: int
     unpacks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.checksum is not None:
-            split_checksum(self.checksum)
+        split_checksum(self.checksum)
 
 
 def split_checksum(checksum: str) -> tuple[str, str]:
     """`"md5:ab..."` as its kind and its digits."""
     match = _CHECKSUM.fullmatch(checksum)
-    if match is None or len(match[2]) != DIGESTS[match[1]]:
+    if match is None or len(match[2]) != _DIGITS[match[1]]:
         raise InputError(
             f"a checksum is md5:, sha1: or sha256: and its digits in lower case, got {checksum!r}"
         )
@@ -57,16 +54,16 @@ class Form:
     """One way in which a part of a set may lie in the data folder.
 
     Attributes:
-        label: what it is, for names and tables: `test`, or `test, first 5,000`.
+        label: for names and tables: `test`, or `test, first 5,000`.
         files: below the data folder; the form is there when all of them are.
         read: from the paths of `files` to the pictures.
-        contents: file -> checksum of its contents (of a .gz: unpacked) as published.
+        contents: file -> published checksum of its contents (of a .gz: unpacked).
         slow: whether decoding takes long enough to keep the result in the cache.
         made: whether the pictures are our own corruptions, and not published ones.
         provenance: where the files come from, if not from the publisher; stands below every table
             and figure with numbers of them.
-        version: of `read`; raise it when it gives other pixels for the same files, so that what
-            the cache holds is not taken for them.
+        version: of `read`; raise it when it gives other pixels for the same files, so that the
+            cache is not taken for them.
     """
 
     label: str
@@ -109,7 +106,6 @@ class DataSet:
     Attributes:
         name: in the registry and on the command line.
         title: for tables and text.
-        variant: which classes it has, in brackets behind the title, where other sets share that.
         summary: one line.
         shape: channels, height and width.
         num_classes: how many classes there are.
@@ -117,12 +113,14 @@ class DataSet:
         licence: as its publisher states it.
         citation: authors, title, venue, year.
         homepage: where it is described.
-        files: what `fetch` downloads.
+        files: what `gemfi data fetch` downloads.
         parts: name -> part; `train` and `test` where there are such.
-        mean: of each channel over the training images, in [0, 1]; None where it is not known.
-        std: as `mean`.
+        mean: of each channel over the training images, in [0, 1]; None where nothing is trained
+            on the set.
+        std: likewise.
         held_out: images carved out of train for validation, and as many again for calibration.
         note: what a user should know.
+        variant: which classes it has, in brackets behind the title, where other sets share that.
         overlaps: ID set -> what it shares with this one, so that this is no clean OOD set for it.
     """
 
@@ -150,7 +148,7 @@ class DataSet:
         return f"{self.title} ({self.variant})" if self.variant else self.title
 
     def needs(self, remote: RemoteFile) -> tuple[str, ...]:
-        """What reading takes from an archive: files that published forms name below its members."""
+        """Files that reading takes from an archive; none for our own corruptions."""
         forms = (form for part in self.parts.values() for form in part.forms if not form.made)
         files = dict.fromkeys(file for form in forms for file in form.files)  # an ordered set
         return tuple(

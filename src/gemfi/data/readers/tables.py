@@ -1,0 +1,417 @@
+"""Tables: CSV with the standard library, parquet with pyarrow.
+
+A column holds numbers, or text: categories. Cells may be missing: empty, or one of `MISSING`.
+Labels may be anything: their values, as text, are the class names, sorted as numbers where all of
+them are, and as text otherwise. A number must be written in one way: 1 and 1.0 would be two
+classes, and are refused.
+
+CSV is not read with pandas: it fills short rows up in silence, and does not tell the line of a row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gemfi._files import require_module
+from gemfi.data.columns import Cells, Columns, is_missing, to_number
+from gemfi.data.readers import base
+from gemfi.errors import InputError
+
+NUMBERS: Final = 1 << 20
+"""Numbers of a piece of a table, at most; a cell of text takes some 60 bytes."""
+
+_SAFE_PYARROW: Final = (14, 0, 1)  # before it, a parquet file could make pyarrow unpickle
+_FEW: Final = 0.1  # a smaller share of text among numbers is a mistake, and no category
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns and labels of rows.
+
+    Attributes:
+        columns: name -> cells: float64, NaN for a missing one, or text, None for a missing one. A
+            column that the header does not name is `Unnamed: 0`, as pandas has it.
+        labels: (N,) int64, or None.
+        class_names: C names in the order of the labels, or None.
+        label_name: of the column of the labels, or None.
+    """
+
+    columns: Mapping[str, Cells]
+    labels: npt.NDArray[np.int64] | None = None
+    class_names: tuple[str, ...] | None = None
+    label_name: str | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(self.columns)
+
+    @property
+    def features(self) -> npt.NDArray[np.float64]:
+        """(N, D) of a table of numbers without missing cells."""
+        for name, cells in self.columns.items():
+            if cells.dtype == object or np.isnan(cells).any():
+                what = "text" if cells.dtype == object else "missing cells"
+                raise InputError(
+                    f"column {name!r} has {what}: Columns.fit(table.columns) makes numbers of it"
+                )
+        return np.stack(list(self.columns.values()), axis=1)
+
+
+def read_csv(
+    path: base.PathLike,
+    *,
+    label: str | int | None = None,
+    class_names: Sequence[str] | None = None,
+    delimiter: str = ",",
+) -> Table:
+    """Read a CSV file (UTF-8) whose first row holds the names of the columns.
+
+    Args:
+        path: the file.
+        label: column of the labels, by name or by index from 0 (-1 is the last); None if there are
+            no labels.
+        class_names: the classes in order, such as those of the training table, so that a table
+            which lacks one keeps the same labels; None takes what is found.
+        delimiter: between cells.
+    """
+    if len(delimiter) != 1:
+        raise InputError(f"delimiter must be one character, got {delimiter!r}")
+    try:
+        text = base.read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: offset {error.start} is not UTF-8; save it as UTF-8") from error
+    rows = _rows(io.StringIO(text, newline=""), path, delimiter)
+    _, header = next(rows, (0, None))
+    if header is None:
+        raise InputError(f"{path} has no rows")
+    names = _column_names(header)
+    chosen = _label_column(names, label, path)
+    kept = [index for index in range(len(names)) if index != chosen]
+    _require_names([header[index] for index in kept], path)
+    labels: list[str] = []
+    lines: list[int] = []
+    numbers = array("d")
+    for line, row in rows:
+        if len(row) != len(names):
+            raise InputError(
+                f"{path}, line {line}: {len(row)} cells, but the header has {len(names)}"
+            )
+        lines.append(line)
+        if chosen is not None:
+            labels.append(row[chosen])
+        numbers.extend([to_number(row[index]) for index in kept])
+    if not lines:
+        raise InputError(f"{path} has a header, but no rows")
+    values = np.array(numbers, np.float64).reshape(len(lines), len(kept))
+    columns: dict[str, Cells] = {names[index]: values[:, i] for i, index in enumerate(kept)}
+    words = [kept[place] for place in np.flatnonzero(np.isinf(values).any(axis=0))]
+    if words:  # only these are kept as text, which takes ten times the memory
+        again = islice(_rows(io.StringIO(text, newline=""), path, delimiter), 1, None)
+        cells = [[row[index] for index in words] for _, row in again]
+        for index, column in zip(words, zip(*cells, strict=True), strict=True):
+            columns[names[index]] = _words(column, columns[names[index]], names[index], lines, path)
+    places = [f"line {line}" for line in lines]
+    return _table(columns, names, chosen, labels, places, class_names, path)
+
+
+def read_parquet(
+    path: base.PathLike,
+    *,
+    label: str | int | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Table:
+    """Read a parquet file; arguments as in `read_csv`. Needs pyarrow 14.0.1 or later."""
+    pyarrow, parquet = parquet_modules()
+    try:
+        with parquet.ParquetFile(path) as file:
+            cells = file.metadata.num_rows * file.metadata.num_columns
+            table = file.read() if 8 * cells <= base.MAX_BYTES else None
+        if table is not None:
+            table.validate(full=True)  # text that is not UTF-8, indices out of range
+            names = _column_names(table.column_names)
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise InputError(f"cannot read {path} as parquet: {error}") from error
+    if table is None:
+        raise InputError(f"{path} claims {cells:,} cells, more than such a file may have")
+    if not table.num_rows or not table.num_columns:
+        raise InputError(f"{path} has no rows")
+    chosen = _label_column(names, label, path)
+    columns = {
+        name: _parquet_cells(pyarrow, table.column(index), name, path)
+        for index, name in enumerate(names)
+        if index != chosen
+    }
+    for name, column in columns.items():
+        if column.dtype != object and np.isinf(column).any():
+            row = int(np.isinf(column).argmax())
+            raise InputError(
+                f"{path}, row {row}, column {name!r}: {column[row]} is not a finite number"
+            )
+    values = [] if chosen is None else table.column(chosen).to_pylist()
+    labels = ["" if value is None else str(value).strip() for value in values]
+    places = [f"row {row}" for row in range(len(labels))]
+    return _table(columns, names, chosen, labels, places, class_names, path)
+
+
+def stream_csv(path: Path, columns: Columns | None, count: int) -> Iterator[base.Piece]:
+    """The rows of a table in pieces, as the numbers that a model takes.
+
+    Args:
+        path: UTF-8, with a row of names.
+        columns: that the model takes; None for a table of `count` numbers, in their order.
+        count: how many numbers an input has.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = _rows(file, path)
+            header = _column_names(next(rows, (0, []))[1])
+            chosen = _chosen_columns(header, columns, count, path)
+            size = max(1, min(base.ROWS, NUMBERS // len(header)))
+            while lines := list(islice(rows, size)):
+                yield _csv_piece(path, lines, header, chosen)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
+
+
+def stream_parquet(path: Path, columns: Columns | None, count: int) -> Iterator[base.Piece]:
+    """The rows of a parquet file; arguments as in `stream_csv`."""
+    pyarrow, parquet = parquet_modules()
+    start = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            chosen = _chosen_columns(list(file.schema_arrow.names), columns, count, path)
+            for batch in file.iter_batches(base.ROWS, columns=list(chosen.names)):
+                cells = {
+                    name: _parquet_cells(pyarrow, batch.column(name), name, path)
+                    for name in chosen.names
+                }
+                x, errors = chosen.encode(cells)
+                yield base.Piece([f"{path}[{start + row}]" for row in range(len(x))], x, errors)
+                start += len(x)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"cannot read {path} as parquet: {error}") from error
+
+
+def parquet_modules() -> tuple[Any, Any]:
+    """The modules pyarrow and pyarrow.parquet, if they are safe."""
+    pyarrow = require_module("pyarrow", "reading parquet")
+    parquet = require_module("pyarrow.parquet", "reading parquet")
+    version = tuple(int(part) for part in pyarrow.__version__.split(".")[:3] if part.isdigit())
+    if version < _SAFE_PYARROW:
+        raise InputError(
+            f"pyarrow {pyarrow.__version__} can be made to unpickle: pip install -U pyarrow"
+        )
+    return pyarrow, parquet
+
+
+def _rows(
+    file: Iterable[str], path: base.PathLike, delimiter: str = ","
+) -> Iterator[tuple[int, list[str]]]:
+    """(line, stripped cells) of each row that is not blank."""
+    reader = csv.reader(file, delimiter=delimiter, strict=True)
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def _column_names(header: Sequence[str]) -> list[str]:
+    return [name or f"Unnamed: {index}" for index, name in enumerate(header)]
+
+
+def _label_column(names: Sequence[str], label: str | int | None, path: base.PathLike) -> int | None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{path}: more than one column is named {repeated[0]!r}")
+    if label is None:
+        return None
+    if isinstance(label, str):
+        if label not in names:
+            raise InputError(f"{path} has no column {label!r}; it has: {', '.join(names)}")
+        chosen = names.index(label)
+    elif -len(names) <= label < len(names):
+        chosen = label % len(names)
+    else:
+        raise InputError(f"{path} has {len(names)} columns, so there is no column {label}")
+    if len(names) == 1:
+        raise InputError(f"{path} has no column but the label {names[0]!r}")
+    return chosen
+
+
+def _require_names(names: Sequence[str], path: base.PathLike) -> None:
+    """Refuse a first row of data in the place of names; 0, 1, 2, ... are names."""
+    if not all(map(_is_finite, names)):
+        return
+    numbers = [float(name) for name in names]
+    if any(b != a + 1 for a, b in pairwise(numbers)) or len(numbers) == 1:
+        raise InputError(
+            f"{path}: its first row ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}) "
+            "looks like data and not like names of columns; put a row of names above it"
+        )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_finite(cell: str) -> bool:
+    """Whether a cell is a finite number; Python reads 1_000, no one else does."""
+    return _is_number(cell) and math.isfinite(float(cell)) and "_" not in cell
+
+
+def _words(
+    cells: Sequence[str], values: Cells, name: str, lines: Sequence[int], path: base.PathLike
+) -> Cells:
+    """A column of text; one of numbers with a few words, or with infinite ones, is refused."""
+    words = np.flatnonzero(np.isinf(values)).tolist()
+    rare = len(words) < _FEW * np.count_nonzero(~np.isnan(values))
+    for row in words:
+        if rare or _is_number(cells[row]):
+            raise InputError(
+                f"{path}, line {lines[row]}, column {name!r}: {cells[row][:40]!r} is not a finite "
+                "number, as the others of this column are; mend it, or leave the cell empty"
+            )
+    return np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
+
+
+def _parquet_cells(pyarrow: Any, column: Any, name: str, path: base.PathLike) -> Cells:
+    """A column of parquet as cells of a `Table`."""
+    kinds, kind = pyarrow.types, column.type
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+    if any(is_one(kind) for is_one in (kinds.is_integer, kinds.is_floating, kinds.is_boolean)):
+        return np.array([math.nan if v is None else v for v in column.to_pylist()], np.float64)
+    if not any(is_one(kind) for is_one in (kinds.is_string, kinds.is_large_string, kinds.is_null)):
+        raise InputError(f"{path}, column {name!r}: {column.type} is neither numbers nor text")
+    cells = [None if v is None or is_missing(v.strip()) else v.strip() for v in column.to_pylist()]
+    return np.array(cells, dtype=object)
+
+
+def _table(
+    columns: Mapping[str, Cells],
+    names: Sequence[str],
+    label: int | None,
+    texts: Sequence[str],
+    places: Sequence[str],
+    class_names: Sequence[str] | None,
+    path: base.PathLike,
+) -> Table:
+    """A table with its labels.
+
+    Args:
+        columns: name -> cells, without the label.
+        names: of all columns.
+        label: the column of the labels, if there is one.
+        texts: of the labels.
+        places: of the rows, for messages, such as `line 7`.
+        class_names: the classes in order, where they are known.
+        path: for messages.
+    """
+    if label is None:
+        return Table(columns)
+    if class_names is None:
+        _require_one_spelling(texts, places, path)
+        numeric = all(map(_is_finite, texts))
+        class_names = sorted(set(texts), key=lambda text: (float(text) if numeric else 0, text))
+    classes = tuple(class_names)
+    if len(set(classes)) != len(classes):
+        raise InputError(f"class_names must differ from each other, got {classes}")
+    index_of = {name: index for index, name in enumerate(classes)}
+    for place, text in zip(places, texts, strict=True):
+        if not text:
+            raise InputError(f"{path}, {place}, column {names[label]!r}: the label is empty")
+        if text not in index_of:
+            known = ", ".join(classes[:10]) + (", …" if len(classes) > 10 else "")
+            raise InputError(f"{path}, {place}: label {text[:40]!r} is not a class ({known})")
+    labels = np.array([index_of[text] for text in texts], np.int64)
+    return Table(columns, labels, classes, names[label])
+
+
+def _require_one_spelling(texts: Sequence[str], places: Sequence[str], path: base.PathLike) -> None:
+    """Raise if one number is written in two ways, as 1 and 1.0, which would be two classes."""
+    first = dict(zip(reversed(texts), reversed(places), strict=True))  # label -> where it comes
+    spelled: dict[Decimal, str] = {}
+    for text in dict.fromkeys(texts):
+        if not _is_finite(text):
+            continue
+        try:
+            number = Decimal(text)  # exact, where a float would join large numbers
+        except InvalidOperation:
+            continue
+        other = spelled.setdefault(number, text)
+        if other != text:
+            raise InputError(
+                f"{path}: the labels {other!r} ({first[other]}) and {text!r} ({first[text]}) are "
+                "the same number; write them alike"
+            )
+
+
+def _chosen_columns(header: list[str], columns: Columns | None, count: int, path: Path) -> Columns:
+    """The columns that are inputs."""
+    if not header:
+        raise InputError(f"{path} has no rows")
+    if columns is None:
+        # Of a model that knows no names: which columns were meant must not be guessed.
+        if len(header) != count:
+            raise InputError(
+                f"{path} has {len(header)} columns, but an input has {count} numbers, and the "
+                "model knows no names of columns: give these columns alone, in their order"
+            )
+        if all(map(_is_number, header)):
+            raise InputError(
+                f"{path} begins with numbers where the names of the columns belong: put a line of "
+                "names before them"
+            )
+        return Columns.of_numbers(header)
+    lacking = [name for name in columns.names if name not in header]
+    if lacking:
+        raise InputError(
+            f"{path} has no column {lacking[0]!r}, on which the model was trained; it has: "
+            f"{', '.join(header[:12])}{', …' if len(header) > 12 else ''}"
+        )
+    twice = [name for name in columns.names if header.count(name) > 1]
+    if twice:
+        raise InputError(f"{path} has two columns {twice[0]!r}; which one is meant?")
+    return columns
+
+
+def _csv_piece(
+    path: Path, lines: list[tuple[int, list[str]]], header: Sequence[str], columns: Columns
+) -> base.Piece:
+    width = len(header)
+    short = {
+        row: f"line {line}: {len(cells)} cells, but the header has {width}"
+        for row, (line, cells) in enumerate(lines)
+        if len(cells) != width
+    }
+    good = [row for row in range(len(lines)) if row not in short]
+    x = np.zeros((len(lines), len(columns.outputs)))
+    places = {name: header.index(name) for name in columns.names}
+    cells = {name: [lines[row][1][at] for row in good] for name, at in places.items()}
+    x[good], wrong = columns.encode(cells)
+    errors = {good[row]: f"line {lines[good[row]][0]}, {why}" for row, why in wrong.items()}
+    return base.Piece([f"{path}:{line}" for line, _ in lines], x, short | errors)
