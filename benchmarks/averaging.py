@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gemfi import metrics
+from gemfi._text import aligned
 from gemfi.errors import GemfiError
-from gemfi.runs.text import aligned
 from gemfi.scores import score_label
 from gemfi_bench.choice import chosen
 from gemfi_bench.record_file import Sets

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from gemfi._environment import environment
 from gemfi.data import TASKS, Split, Task, registered_task
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
-from gemfi.runs.record import environment
 from gemfi.training import TrainConfig, fit
 from gemfi_bench.frozen import frozen_features
 

@@ -25,12 +25,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 
 from gemfi import build_model
+from gemfi._text import aligned, file_size
 from gemfi.bundle import bundled
+from gemfi.data.inputs import InputSpec
 from gemfi.export import Deployed, quantised, to_onnx
 from gemfi.export.inputs import random_inputs
 from gemfi.export.packages import require
 from gemfi.methods.base import DataFacts
-from gemfi.runs.text import aligned, file_size
 
 BATCHES: Final = (1, 256)
 LEAST: Final = 0.05  # seconds of a measurement, with as many calls as that takes
@@ -46,7 +47,7 @@ def cifar() -> Deployed:
     """A network for small colour images; what its weights are does not change what it costs."""
     torch.manual_seed(0)
     model = build_model("gem-fi", "resnet18", 10, width=16)
-    model.sample_shape, model.sample_dtype = (3, 32, 32), torch.uint8
+    model.inputs = InputSpec(sample_shape=(3, 32, 32), sample_dtype="uint8")
     x = torch.randint(0, 256, (400, 3, 32, 32), dtype=torch.uint8)
     y = torch.arange(400) % 10
     model.head.prepare(DataFacts(torch.bincount(y), 100))

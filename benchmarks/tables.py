@@ -40,10 +40,10 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from gemfi._environment import environment
 from gemfi._files import to_json
 from gemfi.estimator import GEMClassifier
 from gemfi.methods import METHODS
-from gemfi.runs.record import environment
 
 Array = npt.NDArray[Any]
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gemfi import scores
 from gemfi.belief import Belief
 from gemfi.data import two_moons
+from gemfi.data.inputs import InputSpec, dtype_name
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError, NoAnswerError
 from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
@@ -257,7 +258,7 @@ class TestScale:
     @staticmethod
     def trained(dtype: torch.dtype) -> Model:
         model = build_model("softmax", "mlp", 2, in_features=4)
-        model.sample_dtype = dtype
+        model.inputs = InputSpec(sample_dtype=dtype_name(torch.empty(0, dtype=dtype)))
         return model
 
     def test_a_model_of_bytes_takes_bytes_and_numbers_in_the_unit_interval(self) -> None:

@@ -14,11 +14,11 @@ from PIL import Image
 from pyarrow import parquet
 
 from gemfi import InputError, digits
-from gemfi.bundle import Bundle, fit_policy, open_model
+from gemfi.bundle import Bundle
 from gemfi.cli import main
 from gemfi.data.readers.base import ROWS
 from gemfi.decisions import Goal
-from gemfi.runs import make_spec, train_run
+from gemfi.runs import fit_policy, make_spec, open_model, train_run
 from gemfi.runs.spec import OwnData
 from gemfi.scores import SCORES
 from gemfi.scoring import score_files, stream_inputs

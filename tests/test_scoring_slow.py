@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 _CODE = """
 import resource, sys
 from pathlib import Path
-from gemfi.bundle import open_model
+from gemfi.runs import open_model
 from gemfi.scoring import score_files
 scored = score_files(open_model(sys.argv[1]), [sys.argv[2]], Path(sys.argv[3]), batch_size=4096)
 print(scored.count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

@@ -1,4 +1,4 @@
-"""Text that is safe to print, whoever wrote it.
+"""Text for people: safe to print whoever wrote it, and numbers and tables in one form.
 
 Class names, column names and notes come from files. Control characters in them could steer a
 terminal: clear it, rename its window, or hide what stands before them. So do the marks that turn
@@ -7,7 +7,10 @@ the direction of writing around.
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -31,3 +34,82 @@ def _is_safe(character: str) -> bool:
 def _escape(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# -- numbers and tables ----------------------------------------------------------------------------
+
+WIDTH = 100
+"""Characters of a line on the terminal."""
+
+_UNITS = "Percent; NLL in nats. Brier: sum over classes ×100. ECE: 15 bins."
+CONVENTIONS = f"{_UNITS} AUPR: ID positive."
+
+UNDEFINED = "-"
+
+NUMBER = len("100.00")
+"""Characters of the widest number."""
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number of a table; what is not defined, or null in a file, is a dash."""
+    return UNDEFINED if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def percent_or_nats(metric: str, value: float | None) -> str:
+    """A metric with as many digits as its scale needs."""
+    return number(value, 3 if metric == "nll" else 2)
+
+
+def conventions(sections: Iterable[Mapping[str, Any]]) -> str:
+    """What the numbers of sections of `metrics.json` mean, and no word on those they lack."""
+    return CONVENTIONS if any(section["ood"] for section in sections) else _UNITS
+
+
+def file_size(size: int) -> str:
+    """Bytes as people say it."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.0f} kB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, as people say it."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], left: int = 1, *, indent: str = "", least: int = 0
+) -> list[str]:
+    """Rows as lines with columns two spaces apart: the first `left` to the left, the others right.
+
+    Args:
+        rows: of equal length, the head first.
+        left: how many columns hold words.
+        indent: before each line.
+        least: width of a column of numbers; `NUMBER` lets tables below each other agree.
+    """
+    widths = column_widths(rows, left, least)
+    return [
+        (indent + "  ".join(_cell(row, index, widths, left) for index in range(len(row)))).rstrip()
+        for row in rows
+    ]
+
+
+def column_widths(rows: Sequence[Sequence[str]], left: int, least: int) -> list[int]:
+    """The widest cell of each column, and no less than `least` after the first `left`."""
+    columns = enumerate(zip(*rows, strict=True))
+    return [max([0 if at < left else least, *map(len, column)]) for at, column in columns]
+
+
+def _cell(row: Sequence[str], index: int, widths: Sequence[int], left: int) -> str:
+    return row[index].ljust(widths[index]) if index < left else row[index].rjust(widths[index])
+
+
+def markdown_table(rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
+    """Rows as a Markdown table, the head first."""
+    head, *body = rows
+    rule = ["---" if index < left else "---:" for index in range(len(head))]
+    return [f"| {' | '.join(row)} |" for row in (head, rule, *body)]

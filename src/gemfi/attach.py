@@ -21,6 +21,7 @@ from gemfi.backbones.attached import Attached, FeatureFunction, Part
 from gemfi.backbones.frozen import Frozen
 from gemfi.backbones.heads import Classifier, find_classifier, is_hugging_face
 from gemfi.backbones.tokens import Tokens, tokens_of
+from gemfi.data.inputs import InputSpec
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
 from gemfi.methods import method as method_named
@@ -76,7 +77,7 @@ def attach(
         backbone.num_features = _tried(backbone, example, normalisation)
     chosen = Frozen(backbone) if freeze else backbone
     made = build_model(method, chosen, count, config=config, normalisation=normalisation)
-    made.class_names = _class_names(network, count)
+    made.inputs = InputSpec(class_names=_class_names(network, count))
     return made
 
 

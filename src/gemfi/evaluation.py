@@ -1,62 +1,140 @@
-"""Evaluation: one model on a test split and its OOD sets, by the scores its method names."""
+"""The one evaluator: a model on an ID split and its OOD sets, by every score and detector.
+
+`evaluate` gives the numbers of a model; `gemfi evaluate` writes them as a section of
+`metrics.json`, and the benchmark keeps the scores of each input, which `score_split` gives.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from gemfi import metrics
+from gemfi import metrics, scores
+from gemfi._config import to_plain
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
+from gemfi.detectors import ALL, DETECTORS, Detector, Observed, detector_names, observe
+from gemfi.detectors.base import BATCH
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.scores import SCORES
+from gemfi.training.run_data import data_digest
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """A split by name, role, size and checksum."""
+
+    split: str
+    role: str
+    n: int
+    checksum: str
+
+    @classmethod
+    def of(cls, split: Split) -> SplitFacts:
+        """The facts of a split that is here."""
+        return cls(split.name, str(split.role), len(split), data_digest(split))
+
+
+@dataclass(frozen=True)
+class ScoredSplit:
+    """What a model makes of a split: one score for each input and score, (N,) each.
+
+    Attributes:
+        observed: features, logits and belief.
+        by_score: those that the belief allows, and those that the method names.
+        by_detector: those of the fitted detectors.
+    """
+
+    observed: Observed
+    by_score: dict[str, Tensor]
+    by_detector: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers of one model, with the beliefs that they come from.
+    """Numbers of one model, with the beliefs that they come from. Percent, except the NLL.
 
     Attributes:
         method: name of the method.
+        scores: `aleatoric` and `epistemic` -> the score that the method names.
         classification: accuracy, NLL, Brier, ECE and error detection on the ID split.
-        ood: for each OOD set, the metrics of the `aleatoric` and of the `epistemic` score.
+        ood: for each OOD set, the metrics of the `aleatoric` and of the `epistemic` score; in
+            `by_score` those of every score that is not the same for all ID inputs, as disagreement
+            is with one component; with detectors, in `by_detector`, theirs.
+        detectors: what each detector needs, its settings and notes.
+        split: the ID split.
+        ood_splits: the OOD sets.
         belief: on the ID split.
         ood_beliefs: on each OOD set.
-        labels: of the ID split.
     """
 
     method: str
+    scores: dict[str, str]
     classification: dict[str, float]
-    ood: dict[str, dict[str, dict[str, float]]]
+    ood: dict[str, dict[str, Any]]
+    detectors: dict[str, Any]
+    split: Split
+    ood_splits: Mapping[str, Split]
     belief: Belief
     ood_beliefs: dict[str, Belief]
-    labels: Tensor
+
+    @property
+    def labels(self) -> Tensor:
+        """(N,) of the ID split."""
+        return self.split.labels
 
     def row(self, ood: str) -> dict[str, Any]:
         """One flat record for one OOD set, as tables and JSON files hold it."""
         if ood not in self.ood:
             raise InputError(f"no OOD set {ood!r} was evaluated; there are: {', '.join(self.ood)}")
-        aleatoric, epistemic = self.ood[ood]["aleatoric"], self.ood[ood]["epistemic"]
-        return {
-            "method": self.method,
-            "ood": ood,
-            **self.classification,
-            **{f"{name}_aleatoric": value for name, value in aleatoric.items()},
-            **{f"{name}_epistemic": value for name, value in epistemic.items()},
+        named = {
+            f"{metric}_{kind}": value
+            for kind in ("aleatoric", "epistemic")
+            for metric, value in self.ood[ood][kind].items()
         }
+        return {"method": self.method, "ood": ood, **self.classification, **named}
+
+    def section(self, absent: Iterable[str] = ()) -> dict[str, Any]:
+        """A section of `metrics.json`: `id`, `scores`, `ood`, `absent`, and `detectors` if any.
+
+        Args:
+            absent: names of OOD sets that are known and not here.
+        """
+        section = {
+            "id": {**to_plain(SplitFacts.of(self.split)), **self.classification},
+            "scores": self.scores,
+            "ood": {
+                name: {**to_plain(SplitFacts.of(self.ood_splits[name])), **numbers}
+                for name, numbers in self.ood.items()
+            },
+            "absent": sorted(absent),
+        }
+        return section | ({"detectors": self.detectors} if self.detectors else {})
 
 
-def evaluate(model: Model, test: Split, ood: Mapping[str, Split] | None = None) -> Evaluation:
+def evaluate(
+    model: Model,
+    test: Split,
+    ood: Mapping[str, Split] | None = None,
+    detectors: Sequence[Detector] = (),
+    *,
+    progress: bool | None = False,
+) -> Evaluation:
     """Accuracy and calibration on `test`, and OOD detection against each set of `ood`.
+
+    The model is asked once for each split, and again by detectors that need gradients.
 
     Args:
         model: a trained model.
         test: an ID split of role test (or validation).
         ood: named sets of role ood-test or ood-validation, such as `{"svhn": split}`.
+        detectors: fitted, as `fit_detectors` returns them.
+        progress: a bar for the detectors: yes, no, or (None) if standard error is a terminal.
     """
     ood = {} if ood is None else ood
     if not isinstance(ood, Mapping):
@@ -64,21 +142,116 @@ def evaluate(model: Model, test: Split, ood: Mapping[str, Split] | None = None) 
     require_role(test, (Role.TEST, Role.VALIDATION), "evaluation as ID data")
     for split in ood.values():
         require_role(split, (Role.OOD_TEST, Role.OOD_VALIDATION), "evaluation as OOD data")
-    used = {kind: SCORES[name] for kind, name in model.head.named_scores.items()}
-    belief = model.predict(test.x)
-    inside = {kind: score(belief) for kind, score in used.items()}
-    beliefs = {name: model.predict(split) for name, split in ood.items()}
+    named, beliefs = model.head.named_scores, {}
+    numbers: dict[str, dict[str, Any]] = {}
+    with _bar([test, *ood.values()], detectors, progress) as bar:
+        inside = score_split(model, test, detectors, bar)
+        varied = [name for name, values in inside.by_score.items() if (values != values[0]).any()]
+        for key, split in ood.items():
+            outside = score_split(model, split, detectors, bar)
+            beliefs[key] = outside.observed.belief
+            by_score = detection(inside.by_score, outside.by_score)
+            numbers[key] = {kind: by_score[name] for kind, name in named.items()}
+            numbers[key]["by_score"] = {name: by_score[name] for name in varied}
+            if detectors:
+                numbers[key]["by_detector"] = detection(inside.by_detector, outside.by_detector)
+    model.warn_of_scale(test.x)
+    belief = inside.observed.belief
     return Evaluation(
         method=model.head.info.name,
+        scores=named,
         classification=metrics.classification_metrics(belief.log_probs(), test.labels),
-        ood={
-            name: {
-                kind: metrics.ood_metrics(inside[kind], score(outside))
-                for kind, score in used.items()
-            }
-            for name, outside in beliefs.items()
-        },
+        ood=numbers,
+        detectors=detector_facts(detectors),
+        split=test,
+        ood_splits=ood,
         belief=belief,
         ood_beliefs=beliefs,
-        labels=test.labels,
     )
+
+
+def score_split(
+    model: Model, split: Split, detectors: Iterable[Detector] = (), bar: tqdm[Any] | None = None
+) -> ScoredSplit:
+    """Every score of every input of a split.
+
+    Args:
+        model: trained.
+        split: of any role.
+        detectors: fitted.
+        bar: of progress, in inputs.
+    """
+    bar = tqdm(disable=True) if bar is None else bar
+    observed = observe(model, split)
+    names = dict.fromkeys([*scores.available(observed.belief), *model.head.named_scores.values()])
+    by_detector = {}
+    for detector in detectors:
+        name = detector.info.name
+        bar.set_postfix_str(f"{name} on {split.name}")
+        if detector.needs == "inputs":
+            parts = []
+            for piece in torch.split(split.x, BATCH):
+                parts.append(detector.score_inputs(model, piece))
+                bar.update(len(piece))
+            by_detector[name] = torch.cat(parts)
+        else:
+            by_detector[name] = detector.score(observed)
+            bar.update(len(observed))
+    by_score = {name: scores.SCORES[name](observed.belief) for name in names}
+    return ScoredSplit(observed, by_score, by_detector)
+
+
+def detection(inside: Mapping[str, Any], outside: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """How well each score tells a set from the ID set.
+
+    Args:
+        inside: name -> scores of the ID set.
+        outside: of an OOD set, or of a corrupted one.
+    """
+    return {name: metrics.ood_metrics(values, outside[name]) for name, values in inside.items()}
+
+
+def fit_detectors(
+    model: Model, names: Collection[str], train: Split, validation: Split
+) -> list[Detector]:
+    """Detectors with their default settings, fitted on what the model makes of the data.
+
+    Args:
+        model: trained.
+        names: in `DETECTORS`, or `all` for those that suit the model; one that is named and does
+            not is an error.
+        train: role train.
+        validation: role validation.
+    """
+    require_role(train, (Role.TRAIN,), "fitting detectors as training data")
+    require_role(validation, (Role.VALIDATION,), "fitting detectors as validation data")
+    wanted = [DETECTORS[name]() for name in detector_names(names)]
+    if not wanted:
+        return []
+    held = observe(model, validation)
+    reasons = [detector.missing(held.belief) for detector in wanted]
+    if any(reasons) and ALL not in names:
+        raise InputError("; ".join(filter(None, reasons)))
+    fitted = [detector for detector, reason in zip(wanted, reasons, strict=True) if reason is None]
+    seen = observe(model, train)
+    for detector in fitted:
+        detector.fit(seen, held)
+    return fitted
+
+
+def detector_facts(detectors: Iterable[Detector]) -> dict[str, Any]:
+    """Detector -> what it needs, its settings, and what fitting it said."""
+    return {
+        detector.info.name: {
+            "needs": detector.needs,
+            "settings": to_plain(detector.config) if detector.config is not None else {},
+            "notes": detector.notes,
+        }
+        for detector in detectors
+    }
+
+
+def _bar(splits: Iterable[Split], detectors: Sequence[Detector], show: bool | None) -> tqdm[Any]:
+    total = len(detectors) * sum(map(len, splits))
+    hidden = not detectors or (None if show is None else not show)
+    return tqdm(total=total, desc="detectors", unit="input", disable=hidden, leave=False)

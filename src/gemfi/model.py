@@ -19,6 +19,7 @@ from gemfi.backbones.frozen import cannot_learn
 from gemfi.backbones.tokens import tokens_of
 from gemfi.belief import Belief
 from gemfi.data import Split
+from gemfi.data.inputs import InputSpec
 from gemfi.data.normalisation import (
     Normalisation,
     check_channels,
@@ -59,7 +60,7 @@ class Model(nn.Module):
         normalisation: of the inputs; it becomes the buffers `input_mean` and `input_std`, (C,).
 
     Attributes:
-        class_names: C names, where they are known.
+        inputs: what is known of the inputs and classes; `fit` and `load` fill it in.
         log_temperature: log T of the probabilities, a buffer; None for none. See `set_temperature`.
         blueprint: of a backbone that was given by its name.
     """
@@ -74,14 +75,12 @@ class Model(nn.Module):
         super().__init__()
         self.backbone, self.head = backbone, head
         self.tokens = tokens_of(backbone)
-        self.class_names: tuple[str, ...] | None = None
+        self.inputs = InputSpec()
         mean, std = _tensors(normalisation) or (None, None)
         self.register_buffer("input_mean", mean)
         self.register_buffer("input_std", std)
         self.register_buffer("log_temperature", None)
         self.blueprint: Blueprint | None = None
-        self.sample_shape: tuple[int, ...] | None = None  # of an input, once it was trained
-        self.sample_dtype: torch.dtype | None = None  # uint8 or floating point, likewise
 
     def set_temperature(self, log_temperature: Tensor | float | None) -> None:
         """Let every belief of this model have a temperature.
@@ -107,7 +106,7 @@ class Model(nn.Module):
         super()._load_from_state_dict(state, prefix, *more)
 
     def train(self, mode: bool = True) -> Self:
-        """As of any module; but batch norm and dropout of a backbone that cannot learn rest."""
+        """Like `nn.Module.train`, but keeps a backbone that cannot learn in evaluation mode."""
         super().train(mode)
         if mode and cannot_learn(self.backbone):
             self.backbone.eval()
@@ -131,12 +130,10 @@ class Model(nn.Module):
 
     def members(self) -> list[Model]:
         """The models that are trained one by one, sharing their parameters with this one."""
-        found = []
-        for backbone, head in self.head.members(self.backbone):
-            member = Model(backbone, head)
+        members = [Model(*parts) for parts in self.head.members(self.backbone)]
+        for member in members:
             member.input_mean, member.input_std = self.input_mean, self.input_std
-            found.append(member)
-        return found
+        return members
 
     def forward(self, x: Tensor) -> Belief:
         """One pass: inputs to a belief."""
@@ -162,7 +159,7 @@ class Model(nn.Module):
         """
         passes = evaluating(self).passes(x, batch_size)
         belief = Belief.cat([belief for _, belief in passes]).to(torch.float64)
-        self._warn_of_scale(x)
+        self.warn_of_scale(x)
         return belief
 
     @torch.no_grad()
@@ -195,21 +192,14 @@ class Model(nn.Module):
             raise InputError(f"expected at least one input, got shape {tuple(x.shape)}")
         if self.tokens is not None:
             return self.tokens.checked(x)  # of any length
-        if self.sample_shape is not None and tuple(x.shape[1:]) != self.sample_shape:
-            raise InputError(
-                f"this model was trained on inputs {self.sample_shape} in a batch, got shape "
-                f"{tuple(x.shape)}; a single input needs a batch dimension: x[None]"
-            )
-        if x.dtype != torch.uint8 and not x.is_floating_point():
-            raise InputError(f"inputs must be floating point, or uint8 images, got {x.dtype}")
-        self._check_scale(x)
+        self.inputs.check_samples(x)
         if x.dtype == torch.uint8:
             return x
         parameter = next(self.parameters(), None)
         return x if parameter is None else x.to(parameter.dtype)
 
-    def _warn_of_scale(self, inputs: Inputs) -> None:
-        """Tell that rows have probably skipped a preprocessing step."""
+    def warn_of_scale(self, inputs: Inputs) -> None:
+        """Warn where rows have probably skipped a preprocessing step."""
         mean, std = self.input_mean, self.input_std
         if isinstance(inputs, Split):
             if inputs.role in OOD_ROLES:
@@ -220,21 +210,6 @@ class Model(nn.Module):
             return
         if is_on_another_scale(x.to(mean), mean, std):
             warnings.warn(_ANOTHER_SCALE, GemfiWarning, stacklevel=user_level())
-
-    def _check_scale(self, x: Tensor) -> None:
-        """Refuse inputs on another scale than the training data: beliefs on them mean nothing."""
-        if self.sample_dtype is None:
-            return
-        if x.dtype == torch.uint8 and self.sample_dtype != torch.uint8:
-            raise InputError(
-                "this model was trained on floating-point inputs, and bytes would be scaled to "
-                "[0, 1]: convert them as the training data were"
-            )
-        if self.sample_dtype == torch.uint8 and x.dtype != torch.uint8 and bool((x > 1).any()):
-            raise InputError(
-                "this model was trained on bytes, which it scales to [0, 1], but these reach "
-                f"{float(x.max()):g}: pass uint8, or divide by 255"
-            )
 
 
 def scaled(x: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ def score_files(
     if out is not None:
         check_output(out, files)
     ask = _Ask(bundle, policy, batch_size)
-    trial = ask(torch.zeros(1, *bundle.sample_shape, dtype=bundle.model.sample_dtype))
+    trial = ask(torch.zeros(1, *bundle.sample_shape, dtype=bundle.info.torch_dtype))
     kinds = {"label": str, "verdict": str}
     columns: list[Column] = [
         ("input", str),

@@ -18,8 +18,8 @@ import tyro
 from gemfi._config import check_int
 from gemfi._drawing import require_matplotlib
 from gemfi._files import runs_root, write_atomically
+from gemfi._text import UNDEFINED, WIDTH, aligned, duration, number
 from gemfi.errors import InputError
-from gemfi.runs.text import UNDEFINED, WIDTH, aligned, duration, number
 from gemfi_bench.estimate import Countdown, estimate, jobs_of
 from gemfi_bench.grid import RATES, Cell
 from gemfi_bench.manifest import is_kept

@@ -148,7 +148,7 @@ class Column:
         if not self.sets:
             return run.evaluation.classification[self.metric]
         values = [run.evaluation.ood[name][self.score][self.metric] for name in self.sets]
-        return sum(values) / len(values)
+        return float(sum(values) / len(values))
 
     def best(self, runs: Sequence[Run]) -> str | None:
         """The best number among the runs as it is shown, so that what looks equal counts as equal.

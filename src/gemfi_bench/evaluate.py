@@ -14,11 +14,10 @@ from gemfi.backbones import Stack
 from gemfi.data import Split, Task
 from gemfi.detectors import Detector
 from gemfi.errors import InputError
+from gemfi.evaluation import SplitFacts, detector_facts, fit_detectors
 from gemfi.methods import method
 from gemfi.methods.base import Head
 from gemfi.model import Model
-from gemfi.runs.facts import SplitFacts
-from gemfi.runs.measure import detector_facts, fit_detectors
 from gemfi.runs.spec import RunSpec
 from gemfi_bench import numbers
 from gemfi_bench.observation import Arrays, observed_arrays, training_bank
@@ -154,5 +153,5 @@ def assembled(spec: RunSpec, members: Sequence[Model]) -> Model:
     model = Model(stack, head)
     first = members[0]
     model.input_mean, model.input_std = first.input_mean, first.input_std
-    model.sample_shape, model.sample_dtype = first.sample_shape, first.sample_dtype
+    model.inputs = first.inputs
     return model.eval()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
 
-from gemfi.runs.text import markdown_table
+from gemfi._text import markdown_table
 from gemfi_bench.page import fill
 from gemfi_bench.tabular import Cell, Column, Mark, Row, Table, Value, marks, printed
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gemfi import metrics
+from gemfi import evaluation, metrics
 from gemfi_bench.observation import named
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -30,9 +30,6 @@ def detection(inside: Arrays, outside: Arrays) -> dict[str, dict[str, dict[str, 
         outside: of an OOD set, or of a corrupted one.
     """
     return {
-        f"by_{kind}": {
-            name: metrics.ood_metrics(values, named(outside, kind)[name])
-            for name, values in named(inside, kind).items()
-        }
+        f"by_{kind}": evaluation.detection(named(inside, kind), named(outside, kind))
         for kind in ("score", "detector")
     }

@@ -29,9 +29,9 @@ from torch.nn import functional
 from gemfi import dirichlet
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
-from gemfi.detectors import Detector, Observed, knn_distance, observe
+from gemfi.detectors import Detector, Observed, knn_distance
+from gemfi.evaluation import score_split
 from gemfi.model import Model
-from gemfi.runs.measure import detected_by, every_score
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -64,14 +64,11 @@ def observed_arrays(
         log_probs: keep the predictive distribution.
         examples: keep features, inputs and components of the first ones.
     """
-    observed = observe(model, split)
-    belief = observed.belief
-    named = model.head.named_scores.values()
-    found = {f"score/{name}": each for name, each in every_score(belief, named).items()}
-    found |= {f"part/{name}": each for name, each in parts(observed, bank).items()}
-    found |= {
-        f"detector/{name}": each for name, each in detected_by(model, observed, detectors).items()
-    }
+    scored = score_split(model, split, detectors)
+    observed, belief = scored.observed, scored.observed.belief
+    found = {f"score/{name}": values for name, values in scored.by_score.items()}
+    found |= {f"part/{name}": values for name, values in parts(observed, bank).items()}
+    found |= {f"detector/{name}": values for name, values in scored.by_detector.items()}
     found["prediction"] = belief.labels()
     if belief.log_weight.shape[1] > 1:
         found["router"] = belief.log_weight.exp()

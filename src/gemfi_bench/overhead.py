@@ -26,13 +26,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi._config import check_int, to_plain
+from gemfi._environment import environment
 from gemfi._files import hold_lock, to_json, write_atomically
 from gemfi.errors import GemfiError, InputError
 from gemfi.methods import PAPER_PRESETS, PRESETS
 from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.runs import RunSpec, make_spec
-from gemfi.runs.record import environment
 from gemfi.scores import SCORES
 from gemfi.training.objective import Objective, make_optimizer
 from gemfi_bench.results import OVERHEAD

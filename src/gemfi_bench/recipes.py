@@ -18,8 +18,7 @@ from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.errors import InputError
 from gemfi.methods import PAPER_PRESETS, PRESETS, PaperConfig, method
 from gemfi.outliers import VOS
-from gemfi.runs.choose import Recipe, make_spec
-from gemfi.runs.spec import RunSpec, find_task
+from gemfi.runs.spec import Recipe, RunSpec, find_task, make_spec
 from gemfi.spectral import Spectral
 from gemfi.training.config import TrainConfig
 

@@ -23,8 +23,8 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from gemfi._files import hold_lock, to_json, write_atomically
+from gemfi._text import duration
 from gemfi.errors import InputError
-from gemfi.runs.text import duration
 from gemfi_bench.claims import CLAIMS, Finding, ledger
 from gemfi_bench.claims.ledger import RULE
 from gemfi_bench.comparison import comparisons

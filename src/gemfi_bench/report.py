@@ -17,9 +17,9 @@ from itertools import zip_longest
 from typing import Any, Final, Literal, TypeAlias
 
 from gemfi._config import check_choice
+from gemfi._text import aligned, duration, number, percent_or_nats
 from gemfi.errors import InputError
 from gemfi.methods import METHODS
-from gemfi.runs.text import aligned, duration, number, percent_or_nats
 from gemfi_bench.claims.ledger import OURS, RULE
 from gemfi_bench.formats import html
 from gemfi_bench.page import asset, document, fill, size_of

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from gemfi._config import to_plain
+from gemfi._environment import environment
 from gemfi._files import hold_lock, read_json, to_json, write_atomically
 from gemfi.data import OOD_SETS, Split, Task
 from gemfi.errors import CheckpointError, InputError
+from gemfi.evaluation import SplitFacts
 from gemfi.model import Model
 from gemfi.runs import Run, RunSpec, find_task, train_run
-from gemfi.runs.facts import SplitFacts
 from gemfi.runs.folder import is_finished
-from gemfi.runs.record import environment
 from gemfi_bench.evaluate import TEST, TRAIN, VALIDATION, assembled, evaluate_cell
 from gemfi_bench.grid import MAIN, RATES, Cell, plan
 from gemfi_bench.protocol import Protocol

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from gemfi import diagnosis, losses, metrics, scores
 from gemfi._config import with_settings
+from gemfi._environment import environment
 from gemfi.belief import Belief
 from gemfi.data import TASKS, Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS
@@ -35,7 +36,6 @@ from gemfi.methods import METHODS
 from gemfi.methods.gem_modules import in_space
 from gemfi.methods.gem_paper import PAPER_PRESETS
 from gemfi.model import Model, build_model
-from gemfi.runs.record import environment
 from gemfi.spectral import OFF
 from gemfi.training import TrainConfig, fit
 

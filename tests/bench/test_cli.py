@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import torch
 
+from gemfi._text import duration
 from gemfi.cli import main
 from gemfi.errors import InputError
-from gemfi.runs.text import duration
 from gemfi_bench.grid import Cell
 from gemfi_bench.manifest import MANIFEST
 from gemfi_bench.protocol import find_protocol

@@ -25,7 +25,7 @@ from gemfi.backbones import EfficientNetLite0
 from gemfi.backbones.efficientnet_lite import load_published, prepare
 from gemfi.data import TASKS, Role, registered_task
 from gemfi.errors import InputError, MissingDataError
-from gemfi.runs.choose import make_spec, matched_recipe
+from gemfi.runs.spec import make_spec, matched_recipe
 from gemfi.training import TrainConfig, fit
 from gemfi.training.features import digest_of, read_tensors, write_tensors
 from gemfi_bench.frozen import cifar10_frozen, convert_weights, features, frozen_features

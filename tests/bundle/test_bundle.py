@@ -12,10 +12,11 @@ from torch import nn
 
 import gemfi
 from gemfi import METHODS, Belief, Model, Normalisation, Policy, Role, Split, build_model, scores
-from gemfi.bundle import Bundle, bundle_names, bundle_of_run, bundled, open_model, write_bundle
+from gemfi.bundle import Bundle, bundle_names, bundled, write_bundle
 from gemfi.data import TASKS, load_split
+from gemfi.data.inputs import InputSpec
 from gemfi.errors import CheckpointError, InputError, RoleError
-from gemfi.runs import Run, make_spec, train_run
+from gemfi.runs import Run, bundle_of_run, make_spec, open_model, train_run
 from gemfi.training import TrainConfig, fit
 
 GOLDEN = Path(__file__).parent
@@ -90,7 +91,7 @@ def test_every_backbone_comes_back(
     backbone: str, options: dict[str, object], shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     model = build_model("softmax", backbone, 3, **options).eval()  # type: ignore[arg-type]
-    model.sample_shape = shape
+    model.inputs = InputSpec(sample_shape=shape)
     found = gemfi.load(gemfi.save(tmp_path / "model.safetensors", model))
     x = torch.rand(4, *shape)
     assert torch.equal(found.predict(x).log_probs(), model.predict(x).log_probs())

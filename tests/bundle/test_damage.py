@@ -23,6 +23,7 @@ from support.forged import GOLDEN, forge, golden_header
 
 GOOD = GOLDEN.read_bytes()
 LENGTH = int.from_bytes(GOOD[:8], "little")
+OLD = golden_header()["config"]  # with fields that are gone
 
 
 def rewritten(path: Path, tensors: dict[str, torch.Tensor], **changes: Any) -> Path:
@@ -168,6 +169,11 @@ def test_networks_that_the_file_does_not_hold_are_not_built(
         ({"config": {"components": 10**9}}, "components"),
         ({"config": {"num_components": 10**18}}, "the model that is described cannot be built"),
         ({"config": [1]}, "expected a mapping"),
+        (
+            {"config": {"mix": True}},
+            "configuration of gem-fi lacks ebm, ebm_weight, fi_mod, fi_reg",
+        ),
+        ({"config": {**OLD, "wings": 2}}, r"config\.wings: unknown field"),
         ({"backbone": {"name": "magic", "options": {}}}, "unknown backbone 'magic'"),
         ({"backbone": {"name": "resnet18", "options": {}}}, "the backbone has 512 features"),
         ({"policy": {"score": "energy"}}, r"header\.policy"),

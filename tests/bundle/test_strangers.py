@@ -16,8 +16,9 @@ from torch import Tensor, nn
 import gemfi
 from gemfi import METHODS, Model, build_model
 from gemfi.bundle import make_bundle
-from gemfi.bundle.saving import MODEL
+from gemfi.bundle.file import MODEL
 from gemfi.cli import main
+from gemfi.data.inputs import InputSpec
 from gemfi.errors import CheckpointError, GemfiError
 from support.commands import Capture, refused
 from support.forged import STEERING, forge, golden_header
@@ -296,7 +297,7 @@ def test_a_bundle_is_printed_on_one_screen() -> None:
 
 def test_the_longest_bundle_is_printed_on_one_screen() -> None:
     model = build_model("softmax", "mlp", 900, in_features=700, width=4, depth=1)
-    model.sample_shape = (700,)
+    model.inputs = InputSpec(sample_shape=(700,))
     made = make_bundle(
         "n" * 999,
         model,

@@ -13,6 +13,7 @@ import gemfi
 from gemfi.bundle import make_bundle
 from gemfi.cli import main
 from gemfi.data import TASKS
+from gemfi.data.inputs import InputSpec
 from gemfi.runs import make_spec, train_run
 
 
@@ -129,7 +130,7 @@ def test_a_network_of_ones_own_is_imported(
     Path(f"{module}.py").write_text(NETWORK)
     network = nn.Sequential(nn.Linear(2, 4), nn.Tanh())
     model = gemfi.build_model("edl", network, 2, num_features=4)
-    model.sample_shape = (2,)
+    model.inputs = InputSpec(sample_shape=(2,))
     gemfi.save("model.safetensors", model)
     np.save("x.npy", np.zeros((3, 2), np.float32))
     assert main(["predict", "model.safetensors", "x.npy"]) == 2

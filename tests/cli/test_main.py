@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gemfi import __version__
-from gemfi.cli import main
+from gemfi.cli import COMMANDS, main
 from gemfi.cli.parsing import one_line
 from gemfi_bench.toys import run_demo
 from support.commands import refused
@@ -35,29 +35,37 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"gemfi {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["", "demo", "train", "evaluate", "methods"])
+@pytest.mark.parametrize(("group", "first"), [("", "demo"), ("data", "data list")])
+def test_the_commands_are_listed(
+    group: str, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*group.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"usage: gemfi {group}".rstrip() in text
+    for name, (_, summary) in COMMANDS.items():
+        assert (f"  {name} " in text and summary in text) == name.startswith(group)
+    assert f"such as: gemfi {first} --help" in text
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "methods"])
 def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*command.split(), "--help"]
-    if command:
-        with pytest.raises(SystemExit) as left:
-            main(arguments)
-        assert left.value.code == 0
-    else:
-        assert main(arguments) == 0
+    with pytest.raises(SystemExit) as left:
+        main([*command.split(), "--help"])
+    assert left.value.code == 0
     assert "usage: gemfi" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "which command?; see gemfi --help"),
-        ("fly", "unknown command 'fly'; see gemfi --help"),
+        ("", "which command? Known: demo, train,"),
+        ("fly", "unknown command 'fly'. Known: demo, train,"),
         ("demo --nope", "Unrecognized options: --nope; see gemfi demo --help"),
         ("demo --seed x", "Error parsing --seed: invalid literal for int() with base 10: 'x'"),
         ("train", "Missing from gemfi train: TASK what to learn"),
         ("train digits --epochs zero", "no type matching INT could be instantiated from ['zero']"),
         ("train digits --outliers fly", "invalid choice 'fly' for argument '--outliers'"),
-        ("data fly", "unknown command 'fly'; see gemfi data --help"),
+        ("data fly", "unknown command 'fly'. Known: list, fetch, verify, info, corrupt; see gemfi"),
         (
             "data info --fly",
             "Missing value for argument 'name'. Expected 1 values; see gemfi",

@@ -8,7 +8,7 @@ from gemfi.cli import main
 from gemfi.cli.methods import detector_table, method_table, preset_table
 from gemfi.detectors import DETECTORS
 from gemfi.methods import METHODS
-from gemfi.methods.gem_presets import presets
+from gemfi.methods.gem_paper import meaning, presets
 
 
 def test_the_terminal_list_fits_and_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,8 +21,8 @@ def test_the_terminal_list_fits_and_names_everything(capsys: pytest.CaptureFixtu
     for info in (each.info for each in (*METHODS.values(), *DETECTORS.values())):
         assert info.summary in words
         assert f"{info.paper} ({info.venue} {info.year})" in words
-    for each in presets().values():
-        assert each.stands_for in words
+    for name in presets():
+        assert meaning(name) in words
 
 
 def test_a_row_for_each_in_markdown() -> None:

@@ -114,7 +114,7 @@ class TestRefusals:
             Deployed(model)
 
     def test_a_model_that_was_never_trained(self) -> None:
-        with pytest.raises(InputError, match=r"set model\.sample_shape"):
+        with pytest.raises(InputError, match=r"set model\.inputs"):
             Deployed(build_model("softmax", "mlp", 3, in_features=4))
 
     def test_texts(self) -> None:

@@ -18,6 +18,7 @@ from gemfi.attach import attach
 from gemfi.bundle import bundled
 from gemfi.cli import main
 from gemfi.data import TASKS
+from gemfi.data.inputs import InputSpec
 from gemfi.errors import InputError
 from gemfi.export import Deployed, check_parity, onnx_runner, program_runner, to_onnx, to_program
 from gemfi.methods import METHODS
@@ -81,7 +82,7 @@ def _ready(model: Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Model, 
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(300, *shape, generator=generator)
     y = torch.arange(300) % model.head.num_classes
-    model.sample_shape, model.sample_dtype = shape, torch.float32
+    model.inputs = InputSpec(sample_shape=shape, sample_dtype="float32")
     model.head.prepare(DataFacts(torch.bincount(y), 10))
     z = model.eval().embed(x)
     with torch.no_grad():

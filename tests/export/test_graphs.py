@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gemfi import Model, __version__, build_model
+from gemfi.data.inputs import InputSpec
 from gemfi.errors import InputError
 from gemfi.export import (
     Deployed,
@@ -183,6 +184,6 @@ class TestRefusals:
                 return x if bool(x.sum() > 0) else -x
 
         model: Model = build_model("softmax", Branches(), 3)
-        model.sample_shape = (4,)
+        model.inputs = InputSpec(sample_shape=(4,))
         with pytest.raises(InputError, match="softmax on Branches cannot become a graph: "):
             to_program(Deployed(model))

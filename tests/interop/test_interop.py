@@ -130,7 +130,7 @@ def test_a_trainer_trains_a_model(task: Task, tmp_path: Any) -> None:
     score = SCORES["unfamiliarity"]
     assert metrics.auroc(score(belief), score(outside)) > 90
     assert 90 < trainer.callback_metrics["val_accuracy"] <= 100  # percent, as in a fit's history
-    assert model.sample_shape == (1, 8, 8)
+    assert model.inputs.sample_shape == (1, 8, 8)
 
 
 def test_ensembles_and_other_roles_are_refused(task: Task) -> None:

@@ -19,8 +19,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from gemfi._text import CONVENTIONS
 from gemfi.cli import main
-from gemfi.cli.runs import default_folder
 from gemfi.data import TASKS, Role, Split, Task
 from gemfi.methods import METHODS
 from gemfi.methods.gem import GEM
@@ -28,7 +28,6 @@ from gemfi.outliers import NONE, VOS
 from gemfi.runs import Run, work
 from gemfi.runs import spec as spec_module
 from gemfi.runs.folder import FILES, METRICS, RECORD
-from gemfi.runs.text import CONVENTIONS
 from gemfi.training.run_dir import CHECKPOINT
 from gemfi_bench.recipes import paper_recipe
 from support.commands import Capture, printed, quiet, refused
@@ -49,7 +48,7 @@ def test_train_says_where_it_is_and_how_it_went(root: Path, capsys: Capture) -> 
     text = printed(["train", "two-moons", *QUICK], capsys)
     (folder,) = (root / "two-moons").iterdir()
     run = Run.open(folder)
-    assert folder == default_folder(run.spec, "two-moons")
+    assert folder == run.spec.default_folder("two-moons")
     assert text.splitlines()[0] == (
         "gem-fi on two-moons: mlp, 1,000 samples of 2 classes, 1 epoch, 32 steps, seed 0"
     )
@@ -316,7 +315,7 @@ def test_a_truncated_file_is_one_line(
 def test_evaluate_refuses_before_it_evaluates(
     finished: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "measure", None)  # nothing is measured
+    monkeypatch.setattr(work, "evaluate", None)  # nothing is measured
     good = str(finished)
     assert "give the folder of a run" in refused(["evaluate"], capsys)
     text = refused(["evaluate", good, str(tmp_path / "x")], capsys)
@@ -337,8 +336,8 @@ def test_the_task_of_a_run_must_be_known(
 
 def test_a_folder_name_is_made_of_safe_characters(root: Path) -> None:
     spec = toy_spec()
-    assert default_folder(spec, "my data/../x") == root / "my-data-..-x" / spec.name
-    assert default_folder(spec, "..").parent == root / "task"
+    assert spec.default_folder("my data/../x") == root / "my-data-..-x" / spec.name
+    assert spec.default_folder("..").parent == root / "task"
 
 
 # -- kills ----------------------------------------------------------------------------------------

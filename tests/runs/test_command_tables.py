@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
-from gemfi.bundle import load, open_model
+from gemfi.bundle import load
 from gemfi.cli import main
-from gemfi.runs import Run
+from gemfi.runs import Run, open_model
 from support.commands import Capture, printed, quiet, refused
 
 QUICK = ["--method", "edl", "--batch-size", "16"]

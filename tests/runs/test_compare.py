@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from gemfi._text import WIDTH, aligned, duration, number
 from gemfi.runs import OwnData, Run
 from gemfi.runs.compare import comparison, means, ranges
 from gemfi.runs.folder import METRICS
-from gemfi.runs.text import WIDTH, aligned, duration, number
 
 
 def line(table: str, *words: str) -> list[str]:

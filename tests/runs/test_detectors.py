@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 
 from gemfi import Belief, Model, metrics
+from gemfi._text import CONVENTIONS, WIDTH
 from gemfi.data import two_moons
 from gemfi.detectors import DETECTORS, ODIN, observe
 from gemfi.errors import InputError, RoleError
-from gemfi.evaluation import evaluate
+from gemfi.evaluation import evaluate, fit_detectors
 from gemfi.methods.softmax import Softmax
 from gemfi.runs import Run, evaluate_run, train_run
 from gemfi.runs.compare import comparison, means
 from gemfi.runs.folder import METRICS, SUMMARY
-from gemfi.runs.measure import fit_detectors, measure
-from gemfi.runs.text import CONVENTIONS, WIDTH
 from support.commands import Capture, printed, refused
 
 from .conftest import toy_spec
@@ -79,7 +78,8 @@ def test_scores_of_the_belief_agree_with_their_detectors(pair: list[Path]) -> No
 def test_the_section_is_that_of_evaluation(pair: list[Path]) -> None:
     model = Run.open(pair[0]).model
     outside = dict(MOONS.ood_test)
-    found, wanted = measure(model, MOONS.test, outside, []), evaluate(model, MOONS.test, outside)
+    wanted = evaluate(model, MOONS.test, outside)
+    found = evaluate_run(pair[0]).metrics()["test"]
     assert wanted.classification.items() <= found["id"].items()
     for key, numbers in wanted.ood.items():
         assert numbers.items() <= found["ood"][key].items()
@@ -189,9 +189,9 @@ def test_roles(pair: list[Path]) -> None:
         with pytest.raises(RoleError, match="fitting detectors as"):
             fit_detectors(model, ["knn"], train, validation)
     with pytest.raises(RoleError, match="evaluation as ID data refuses"):
-        measure(model, MOONS.train, {}, [])
+        evaluate(model, MOONS.train, {})
     with pytest.raises(RoleError, match="evaluation as OOD data refuses"):
-        measure(model, MOONS.test, {"ring": ring, "test": MOONS.test}, [])
+        evaluate(model, MOONS.test, {"ring": ring, "test": MOONS.test})
 
 
 def test_all_leaves_out_what_a_method_has_nothing_for(
@@ -217,9 +217,9 @@ def test_a_bar_counts_inputs(pair: list[Path], capsys: Capture) -> None:
     fitted: list[Any] = [ODIN(), *fit_detectors(model, ["knn"], MOONS.train, MOONS.validation)]
     outside = dict(MOONS.ood_test)
     total = 2 * (len(MOONS.test) + sum(map(len, outside.values())))
-    loud = measure(model, MOONS.test, outside, [], fitted, progress=True)
+    loud = evaluate(model, MOONS.test, outside, fitted, progress=True).section()
     assert f"{total}" in capsys.readouterr().err
-    assert measure(model, MOONS.test, outside, [], fitted) == loud
+    assert evaluate(model, MOONS.test, outside, fitted).section() == loud
     assert capsys.readouterr().err == ""
 
 

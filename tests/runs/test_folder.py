@@ -18,8 +18,9 @@ from gemfi.errors import CheckpointError, InputError, MissingDataError
 from gemfi.methods.gem import GEM
 from gemfi.model import Model
 from gemfi.runs import Run, RunSpec, evaluate_run, train_run, work
+from gemfi.runs import folder as folder_module
 from gemfi.runs import spec as spec_module
-from gemfi.runs.folder import FILES, METRICS, RECORD, SUMMARY, begin
+from gemfi.runs.folder import FILES, METRICS, MODEL, RECORD, SUMMARY, begin, is_finished
 from gemfi.scores import SCORES
 from gemfi.training.checks import check_run
 from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG
@@ -35,7 +36,7 @@ from .conftest import (
 )
 
 
-def test_a_run_leaves_its_five_files(finished: Path) -> None:
+def test_a_run_leaves_its_six_files(finished: Path) -> None:
     assert {path.name for path in finished.iterdir()} == {*FILES, LOCK}
     record = json.loads((finished / RECORD).read_text(), parse_constant=pytest.fail)
     assert RunSpec.from_plain(record["spec"]) == toy_spec()
@@ -105,7 +106,7 @@ def test_opening_gives_the_same_predictions_bit_for_bit(
     for name, score in SCORES.items():
         assert torch.equal(score(one), score(two)), name
     assert opened.input_mean is not None
-    assert opened.sample_shape == (2,)
+    assert opened.inputs.sample_shape == (2,)
     assert not opened.training
 
 
@@ -141,7 +142,7 @@ def test_a_finished_run_is_not_trained_or_measured_again(
 ) -> None:
     before = contents(copy)
     monkeypatch.setattr(GEM, "objective", untouchable("the objective"))
-    monkeypatch.setattr(work, "measure", untouchable("the data"))
+    monkeypatch.setattr(work, "evaluate", untouchable("the data"))
     run = train_run(toy_spec(), copy, progress=False)
     assert run.training["steps"] == STEPS
     assert contents(copy) == before
@@ -155,6 +156,36 @@ def test_a_run_that_died_before_its_numbers_gets_them(copy: Path, finished: Path
     assert numbers["validation"] == expected["validation"]
     assert "test" not in numbers
     assert (copy / SUMMARY).exists()
+
+
+def test_a_trained_model_is_not_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "load", None)
+    run = train_run(toy_spec(epochs=1), tmp_path / "run", progress=False)
+    with pytest.raises(TypeError):  # so the wires are live
+        Run.open(run.folder)
+
+
+def test_a_run_that_died_before_its_model_gets_it(copy: Path, finished: Path) -> None:
+    before = contents(copy)
+    (copy / MODEL).unlink()
+    assert not is_finished(copy)
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors; run gemfi train again"):
+        Run.open(copy)
+    run = train_run(toy_spec(), copy, progress=False)
+    assert contents(copy) == before
+    x, expected = two_moons().test.x, Run.open(finished)
+    for again in (run, Run.open(copy)):
+        assert again.training == expected.training
+        assert torch.equal(
+            again.model.predict(x).log_probs(), expected.model.predict(x).log_probs()
+        )
+
+
+def test_a_model_of_another_run_is_refused(copy: Path, tmp_path: Path) -> None:
+    other = train_run(toy_spec(seed=1), tmp_path / "other", progress=False)
+    (copy / MODEL).write_bytes((other.folder / MODEL).read_bytes())
+    with pytest.raises(CheckpointError, match=r"another run \(spec\.train\.seed: 1 there, 0 here"):
+        Run.open(copy)
 
 
 def test_numbers_do_not_outlive_their_checkpoint(copy: Path, finished: Path) -> None:

@@ -14,7 +14,7 @@ from gemfi.data import two_moons
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import CheckpointError, InputError
 from gemfi.runs import Run, train_run, work
-from gemfi.runs.folder import METRICS, RECORD, SUMMARY, clear
+from gemfi.runs.folder import METRICS, MODEL, RECORD, SUMMARY, clear
 from gemfi.training import fit
 from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG, lock_run_dir
 
@@ -52,10 +52,10 @@ def test_the_lock_is_held_from_the_record_to_the_numbers(
 
         return inner
 
-    for name in ("clear", "begin", "_drop_orphans", "fit", "_write"):
+    for name in ("clear", "begin", "drop_orphans", "fit", "_write"):
         monkeypatch.setattr(work, name, looking(getattr(work, name)))
     train_run(toy_spec(epochs=1), folder, progress=False, fresh=True)
-    assert held == ["clear", "begin", "_drop_orphans", "fit", "_write"]
+    assert held == ["clear", "begin", "drop_orphans", "fit", "_write"]
     with lock_run_dir(folder):  # and no longer
         pass
 
@@ -84,7 +84,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"thesis.tex": b"mine"}
 
 
-@pytest.mark.parametrize("name", [LOG, CHECKPOINT, METRICS, SUMMARY])
+@pytest.mark.parametrize("name", [LOG, CHECKPOINT, MODEL, METRICS, SUMMARY])
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_file_with_one_of_our_names_is_not_ours(tmp_path: Path, name: str, fresh: bool) -> None:
     (tmp_path / name).write_text("mine")
@@ -153,8 +153,11 @@ def test_what_is_not_a_run_cannot_be_opened(tmp_path: Path) -> None:
         (lambda r: r.update(sessions=3), "sessions: expected a list, got 3; .* --fresh"),
         (lambda r: r.pop("sessions"), "sessions: expected a list, got null; .* --fresh"),
         (lambda r: r["spec"]["train"].update(seed=5), "train.seed: 0 there, 5 here"),
-        (lambda r: r["spec"]["backbone_options"].update(dropout=0.5), "backbone: "),
-        (lambda r: r["facts"]["train"].update(checksum="0"), "data.train: "),
+        (
+            lambda r: r["spec"]["backbone_options"].update(dropout=0.5),
+            r"spec\.backbone_options\.dropout: ",
+        ),
+        (lambda r: r["facts"]["train"].update(checksum="0"), r"facts\.train\.checksum: "),
     ],
 )
 def test_a_record_that_is_not_the_runs_is_refused(
@@ -170,7 +173,7 @@ def test_a_record_that_is_not_the_runs_is_refused(
     [
         (lambda n: n.update(validation={}), r"validation\.id: expected a mapping"),
         (lambda n: n.update(test={}), r"test\.id: expected a mapping"),
-        (lambda n: n.update(test=3), r"test\.id: expected a mapping"),
+        (lambda n: n.update(test=3), r"test: expected a mapping"),
         (lambda n: n["test"]["id"].pop("checksum"), r"test\.id\.checksum: expected a text"),
         (lambda n: n["test"]["id"].update(n="5"), r"test\.id\.n: expected an integer"),
         (lambda n: n["test"]["id"].pop("nll"), r"test\.id\.nll: expected a number or null"),

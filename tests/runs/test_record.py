@@ -15,7 +15,7 @@ import torch
 
 import gemfi
 from gemfi._config import to_plain
-from gemfi.runs.record import checkout, environment
+from gemfi._environment import checkout, environment
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -15,7 +15,8 @@ from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, GEMConfig
 from gemfi.outliers import NONE, VOS, OutlierConfig
-from gemfi.runs import RunSpec, choose, find_task, make_spec, matched_spec
+from gemfi.runs import RunSpec, find_task, make_spec, matched_spec
+from gemfi.runs.spec import matched_recipe
 from gemfi.training import TrainConfig
 from gemfi_bench.recipes import paper_recipe, paper_spec
 
@@ -313,5 +314,5 @@ def test_an_unknown_task_lists_the_known_ones() -> None:
     ("samples", "size"), [(1, 16), (105, 16), (759, 32), (1280, 64), (2559, 64), (2560, 128)]
 )
 def test_few_samples_come_in_small_batches(samples: int, size: int) -> None:
-    recipe = choose.matched_recipe((4,), "table", samples)
+    recipe = matched_recipe((4,), "table", samples)
     assert recipe.train == TrainConfig(batch_size=size)

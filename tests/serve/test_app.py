@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from gemfi import build_model
 from gemfi.bundle import Bundle, make_bundle
+from gemfi.data.inputs import InputSpec
 from gemfi.errors import InputError
 from gemfi.serve import app as app_module
 from gemfi.serve import schemas
@@ -191,7 +192,7 @@ def test_the_page_loads_nothing_from_elsewhere(row_client: TestClient) -> None:
 
 def test_a_model_that_cannot_be_asked_is_refused_at_the_start(rows: Bundle) -> None:
     model = build_model("softmax", torch.nn.Linear(4, 6), 3, num_features=6)
-    model.sample_shape = (9,)  # and its network takes four
+    model.inputs = InputSpec(sample_shape=(9,))  # and its network takes four
     with pytest.raises(InputError, match=r"cannot answer an input of the shape \(9,\)"):
         create_app(make_bundle("own", model))
     assert rows.policy is not None

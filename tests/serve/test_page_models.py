@@ -14,6 +14,7 @@ from PIL import Image
 
 from gemfi import TrainConfig, build_model, fit
 from gemfi.bundle import Bundle, make_bundle
+from gemfi.data.inputs import InputSpec
 from gemfi.data.toys import two_moons
 from gemfi.methods import GEMConfig
 from gemfi.serve.app import create_app
@@ -49,7 +50,7 @@ def colours() -> Bundle:
     """For images of three colours, without a policy and with nothing but probabilities."""
     torch.manual_seed(0)
     model = build_model("softmax", "convnet", 3, in_channels=3, size=8, channels=4)
-    model.sample_shape, model.sample_dtype = (3, 8, 8), torch.uint8
+    model.inputs = InputSpec(sample_shape=(3, 8, 8), sample_dtype="uint8")
     return make_bundle("colours", model, class_names=("cat", "dog", "house"))
 
 

@@ -219,8 +219,8 @@ def test_images_for_a_model_of_floats(images: Bundle, open_client: Open) -> None
 
     model = images.model
     floats = replace(images, info=replace(images.info, sample_dtype="float32"))
-    before = model.sample_dtype
-    model.sample_dtype = torch.float32
+    before = model.inputs
+    model.inputs = floats.info.inputs
     try:
         (told,) = ask(
             open_client(floats),
@@ -232,7 +232,7 @@ def test_images_for_a_model_of_floats(images: Bundle, open_client: Open) -> None
         assert told["probs"] == pytest.approx(truth.probs()[0].tolist(), abs=1e-9)
         assert told["detail"]["input"] == x.tolist()
     finally:
-        model.sample_dtype = before
+        model.inputs = before
 
 
 def test_an_image_with_transparency_and_palette(image_client: TestClient) -> None:

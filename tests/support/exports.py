@@ -92,7 +92,7 @@ def bar_model() -> Made:
         TrainConfig(epochs=10, batch_size=25, learning_rate=1e-2),
     )
     model.set_temperature(0.2)
-    model.class_names = ("top", "middle", "bottom")
+    model.inputs = replace(model.inputs, class_names=("top", "middle", "bottom"))
     calibration = images(300, "calibration", 2)
     deployed = Deployed(model, Policy.fit(model, calibration, GOAL, conditional=True))
     program = to_program(deployed)

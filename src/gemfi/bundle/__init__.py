@@ -4,18 +4,15 @@
     bundle = gemfi.load("model.safetensors")
     bundle.decide(images)
 
-Nothing is unpickled, and no data and no run folder are needed. `container.py` is the file, with a
-checksum of its every byte; `description.py` what its header says; `saving.py` and `loading.py` the
-way there and back; `runs.py` a bundle of a run folder; `describe.py` what `print` tells. `models/`
-holds those that come with the package.
+Nothing is unpickled, and no data and no run folder are needed. `file.py` is the file, with a
+checksum of its every byte, and what its header says; `bundle.py` a bundle and how it is made;
+`loading.py` the way back, from files that strangers may have written; `describe.py` what `print`
+tells. `models/` holds those that come with the package. Run folders: `gemfi.runs.open_model`.
 """
 
-from gemfi.bundle.bundle import Bundle, Kind
-from gemfi.bundle.container import ENDING, SCHEMA
-from gemfi.bundle.description import Description
+from gemfi.bundle.bundle import Bundle, Kind, make_bundle, save, write_bundle
+from gemfi.bundle.file import ENDING, SCHEMA, Description
 from gemfi.bundle.loading import bundle_names, bundled, load
-from gemfi.bundle.runs import bundle_of_run, fit_policy, open_model
-from gemfi.bundle.saving import make_bundle, save, write_bundle
 
 __all__ = [
     "ENDING",
@@ -24,12 +21,9 @@ __all__ = [
     "Description",
     "Kind",
     "bundle_names",
-    "bundle_of_run",
     "bundled",
-    "fit_policy",
     "load",
     "make_bundle",
-    "open_model",
     "save",
     "write_bundle",
 ]

@@ -1,27 +1,56 @@
-"""Bundle: a trained model with its policy and where it comes from."""
+"""Bundle: a trained model with its policy and where it comes from, and how to make and save one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from gemfi._config import to_plain
+from gemfi._environment import environment
 from gemfi.belief import Belief
 from gemfi.bundle.describe import describe
-from gemfi.bundle.description import Description
+from gemfi.bundle.file import (
+    CALIBRATION,
+    ENDING,
+    MODEL,
+    POLICY,
+    REFERENCE,
+    Description,
+    check_ending,
+    write_container,
+)
+from gemfi.data import Split, require_use
 from gemfi.data.columns import Columns, frame_cells, warn_of_missing
-from gemfi.decisions import Decisions, Goal, Policy, Readings
+from gemfi.data.inputs import InputSpec
+from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.errors import InputError
 from gemfi.model import Inputs, Model
+from gemfi.modes import evaluating
+from gemfi.scores import MAIN, SCORES, available
 
 Kind = Literal["image", "row", "text", "array"]
 
 DOUBT: Final = "max_prob"
 """The score of doubt of a policy that is fitted here."""
+
+QUANTILES: Final = 201
+REFERENCES: Final = (*MAIN, "density")
+"""Scores whose quantiles on calibration data are kept, where the method has them."""
+
+READINGS: Final = {
+    "score": torch.float64,
+    "doubt": torch.float64,
+    "label": torch.int64,
+    "confidence": torch.float64,
+    "wrong": torch.bool,
+}
+"""What is kept of the calibration data: a column each, and its type."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,16 +118,12 @@ class Bundle:
             batch_size: how many at a time.
         """
         if hasattr(x, "iloc"):
-            x = self._numbers(x)
+            if self.columns is None:
+                raise InputError(f"{self.name} knows no names of columns: give the numbers alone")
+            table, filled = self.columns.filled(frame_cells(x))
+            warn_of_missing(filled)
+            x = self.columns.encode_all(table, lambda row: f"row {row}")
         return self.model.predict(x, batch_size)
-
-    def _numbers(self, frame: Any) -> npt.NDArray[np.float64]:
-        """The rows of a data frame as the model takes them."""
-        if self.columns is None:
-            raise InputError(f"{self.name} knows no names of columns: give the numbers alone")
-        table, filled = self.columns.filled(frame_cells(frame))
-        warn_of_missing(filled)
-        return self.columns.encode_all(table, lambda row: f"row {row}")
 
     def decide(self, x: Inputs | Any, goal: Goal | str | None = None) -> Decisions:
         """Accept, abstain or unfamiliar for each input.
@@ -127,9 +152,8 @@ class Bundle:
                 f"{self.name} was saved without calibration data, and a policy needs them: save "
                 "it again with calibration="
             )
-        return fitted_policy(
-            self.calibration, Goal.of(goal, goals), self.score, self.info.class_names
-        )
+        names = self.info.class_names
+        return _fitted_policy(self.calibration, Goal.of(goal, goals), self.score, names)
 
     @property
     def score(self) -> str:
@@ -139,10 +163,9 @@ class Bundle:
         return self.model.head.named_scores["epistemic"]
 
 
-def fitted_policy(
+def _fitted_policy(
     calibration: Readings, goal: Goal, score: str, class_names: tuple[str, ...]
 ) -> Policy:
-    """A policy from what was observed of calibration data."""
     if goal.needs_ood:
         raise InputError(
             "youden and costs need OOD-validation data, which a bundle does not hold: fit the "
@@ -150,3 +173,166 @@ def fitted_policy(
         )
     policy = Policy.from_readings(calibration, goal, names=class_names)
     return replace(policy, score=score, doubt=DOUBT, class_names=class_names)
+
+
+# -- making one ------------------------------------------------------------------------------------
+
+
+def save(
+    path: Path | str,
+    model: Model,
+    *,
+    calibration: Split | Readings | None = None,
+    policy: Policy | Goal | str | None = None,
+    class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    columns: Columns | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a trained model as one file, whole or not at all.
+
+    Args:
+        path: of the file, which ends in `.safetensors`.
+        model: a trained model. If its backbone was not given by name, `load` will need the module.
+        calibration: a labelled split of role calibration. The bundle remembers its scores, so
+            that a policy for any goal can be had from the file alone.
+        policy: a policy, or a goal to fit one for, such as `false_alarm=0.05,risk=0.02`.
+        class_names: in place of those of the model or the calibration data.
+        feature_names: of the columns, where an input is a row of a table; by default the model's.
+        columns: or the columns of a table with categories or missing values.
+        metrics: numbers to keep with it, JSON values.
+        provenance: where it comes from, JSON values; the environment is added.
+    """
+    path = Path(path)
+    check_ending(path)
+    bundle = make_bundle(
+        path.name.removesuffix(ENDING),
+        model,
+        calibration=calibration,
+        policy=policy,
+        class_names=class_names,
+        feature_names=feature_names,
+        columns=columns,
+        metrics=metrics,
+        provenance={"environment": to_plain(environment()), **(provenance or {})},
+    )
+    return write_bundle(path, bundle)
+
+
+def make_bundle(
+    name: str,
+    model: Model,
+    *,
+    calibration: Split | Readings | None = None,
+    policy: Policy | Goal | str | None = None,
+    class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    columns: Columns | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> Bundle:
+    """A bundle of a model that is at hand; the arguments are those of `save`."""
+    if not isinstance(model, Model):
+        raise InputError(f"a bundle is of a gemfi.Model, got {type(model).__name__}")
+    if not isinstance(calibration, Split | Readings | None):
+        raise InputError(f"calibration= must be a Split, got {type(calibration).__name__}")
+    inputs = replace(model.inputs, class_names=_class_names(model, class_names, calibration))
+    if feature_names is not None:
+        inputs = replace(inputs, feature_names=tuple(map(str, feature_names)))
+    inputs = inputs.with_columns(columns)
+    info = _description(model, inputs, metrics or {}, provenance or {})
+    score = model.head.named_scores["epistemic"]
+    if isinstance(policy, Policy):
+        score = policy.score
+    readings, references = calibration, dict[str, npt.NDArray[np.float64]]()
+    if isinstance(calibration, Split):
+        belief = model.predict(require_use(calibration, "policy"))
+        readings = read_belief(belief, score, DOUBT, calibration)
+        references = _quantiles(belief)
+    assert not isinstance(readings, Split)  # noqa: S101 - for the type checker
+    if isinstance(policy, Goal | str):
+        if readings is None:
+            raise InputError("a goal needs calibration data: give calibration=, or a Policy")
+        policy = _fitted_policy(readings, Goal.of(policy, {}), score, info.class_names)
+    return Bundle(name, evaluating(model), info, policy, readings, references)
+
+
+def write_bundle(path: Path | str, bundle: Bundle) -> Path:
+    """Write a bundle as one file, which ends in `.safetensors`."""
+    path, info = Path(path), bundle.info
+    tensors = {f"{MODEL}{name}": value for name, value in bundle.model.state_dict().items()}
+    for name, value in tensors.items():
+        if value.is_floating_point() and bool(torch.isnan(value).any()):
+            raise InputError(
+                f"{name.removeprefix(MODEL)} holds NaN: did training fail? A bundle of it would "
+                "not be loadable"
+            )
+    if bundle.policy is not None:
+        plain = bundle.policy.to_plain()
+        groups = [torch.tensor(group, dtype=torch.float64) for group in plain.pop("reference")]
+        tensors |= {f"{POLICY}{index}": group for index, group in enumerate(groups)}
+        info = replace(info, policy=plain)
+    if bundle.calibration is not None:
+        arrays = {name: getattr(bundle.calibration, name) for name in READINGS}
+        tensors |= {
+            f"{CALIBRATION}{name}": torch.from_numpy(array)
+            for name, array in arrays.items()
+            if array is not None
+        }
+    for name, quantiles in bundle.references.items():
+        tensors[f"{REFERENCE}{name}"] = torch.from_numpy(quantiles)
+    write_container(path, info.to_plain(), tensors)
+    return path
+
+
+def _class_names(
+    model: Model, given: Sequence[str] | None, calibration: Split | Readings | None
+) -> tuple[str, ...]:
+    """Those that were given, or the model's, or the calibration data's, or numbers."""
+    if isinstance(given, str):
+        raise InputError(f"class_names= must be a list of names, got the text {given!r}")
+    count = model.head.num_classes
+    known = given if given is not None else model.inputs.class_names
+    if known is None and isinstance(calibration, Split):
+        known = calibration.class_names
+    names = tuple(map(str, range(count) if known is None else known))
+    if len(names) != count:
+        raise InputError(f"{len(names)} class names for a model of {count} classes")
+    return names
+
+
+def _description(
+    model: Model, inputs: InputSpec, metrics: Mapping[str, Any], provenance: Mapping[str, Any]
+) -> Description:
+    weights = {parameter.dtype for parameter in model.parameters()}
+    if not weights <= {torch.float32} and not weights <= {torch.float64}:
+        types = ", ".join(sorted(str(dtype) for dtype in weights))
+        raise InputError(
+            f"a bundle holds weights of float32 or of float64, got {types}: convert the model "
+            "first, with model.float()"
+        )
+    info = Description(
+        **vars(inputs),
+        method=model.head.info.name,
+        config=model.head.config,
+        backbone=model.blueprint,
+        network=type(model.backbone).__name__,
+        num_features=model.head.num_features,
+        dtype="float64" if weights == {torch.float64} else "float32",
+        channels=None if model.input_mean is None else len(model.input_mean),
+        temperature=model.log_temperature is not None,
+        metrics=dict(metrics),
+        provenance=dict(provenance),
+    )
+    info.check("bundle")
+    return info
+
+
+def _quantiles(belief: Belief) -> dict[str, npt.NDArray[np.float64]]:
+    steps, known = np.linspace(0, 1, QUANTILES), available(belief)
+    return {
+        name: np.quantile(SCORES[name](belief).numpy(force=True).astype(np.float64), steps)
+        for name in REFERENCES
+        if name in known
+    }

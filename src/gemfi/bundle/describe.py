@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from gemfi._text import printable
+from gemfi._text import WIDTH, duration, percent_or_nats, printable
 from gemfi.methods import METHODS
-from gemfi.runs.text import WIDTH, duration, percent_or_nats
 
 if TYPE_CHECKING:
     from gemfi.bundle.bundle import Bundle
-    from gemfi.bundle.description import Description
 
 _SHOWN: Final = ("accuracy", "nll", "ece", "brier", "auroc_error")
 _NAME: Final = 11  # characters of the column of names
+_ROOM: Final = WIDTH - _NAME - 1
 _NAMES: Final = 12  # of classes or columns that are listed
 _COLUMNS: Final = 6  # lines of columns of a table
 _METRICS: Final = 2  # sets of numbers that are shown
@@ -25,39 +24,33 @@ _LONGEST: Final = 500  # characters of a text that are looked at
 
 
 def describe(bundle: Bundle) -> str:
-    """What a bundle is, in at most twenty lines or so that fit the terminal.
-
-    Args:
-        bundle: of any model.
-    """
+    """What a bundle is, in at most twenty lines or so that fit the terminal."""
     info = bundle.info
-    weights = sum(each.numel() for each in bundle.model.parameters())
+    weights = sum(parameter.numel() for parameter in bundle.model.parameters())
     scores = ", ".join(f"{k} {v}" for k, v in bundle.model.head.named_scores.items())
-    lines = [
-        *_entry("model", f"{bundle.name}, {weights:,} weights of {info.dtype}", most=1),
-        *_entry("method", f"{info.method}: {METHODS[info.method].info.summary}", most=1),
-        *_entry("backbone", f"{_backbone(bundle)}, {info.num_features} features"),
-        *_entry("inputs", _inputs(bundle), most=1),
-        *_columns(info),
-        *_entry("classes", _listed(info.class_names)),
-        *_entry("scores", scores, most=1),
-        *_entry("policy", *_policy(bundle), most=_POLICY),
-        *_entry("monitor", _monitor(bundle), most=1),
+    entries: list[tuple[str, int, Sequence[str]]] = [  # name, most lines, texts
+        ("model", 1, [f"{bundle.name}, {weights:,} weights of {info.dtype}"]),
+        ("method", 1, [f"{info.method}: {METHODS[info.method].info.summary}"]),
+        ("backbone", 2, [f"{_backbone(bundle)}, {info.num_features} features"]),
+        ("inputs", 1, [_inputs(bundle)]),
+        _columns(bundle),
+        ("classes", 2, [_listed(info.class_names)]),
+        ("scores", 1, [scores]),
+        ("policy", _POLICY, _policy(bundle)),
+        ("monitor", 1, [_monitor(bundle)]),
+        *islice(_metrics(info.metrics), _METRICS),
+        *_origin(info.provenance),
     ]
-    for name, text in islice(_metrics(info.metrics), _METRICS):
-        lines += _entry(name, text, most=1)
-    for name, text in _origin(info.provenance):
-        lines += _entry(name, text, most=1)
-    return "\n".join(lines)
+    return "\n".join(line for entry in entries for line in _lines(*entry))
 
 
-def _entry(name: str, *texts: str, most: int = 2) -> list[str]:
+def _lines(name: str, most: int, texts: Sequence[str]) -> list[str]:
     """A name and texts beside it, in at most so many lines; nothing for an empty text."""
-    room, lines = WIDTH - _NAME - 1, list[str]()
+    lines = list[str]()
     for text in texts:
-        lines += textwrap.wrap(_cut(text), room, subsequent_indent="  ")
+        lines += textwrap.wrap(_cut(text), _ROOM, subsequent_indent="  ")
     if len(lines) > most:
-        lines = [*lines[: most - 1], f"{lines[most - 1][: room - 4]} ..."]
+        lines = [*lines[: most - 1], f"{lines[most - 1][: _ROOM - 4]} ..."]
     names = [_cut(name)[:_NAME], *[""] * len(lines)]
     return [f"{left:<{_NAME}} {line}" for left, line in zip(names, lines, strict=False)]
 
@@ -70,9 +63,7 @@ def _backbone(bundle: Bundle) -> str:
     made = bundle.info.backbone
     if made is None:
         return f"{bundle.info.network} (of your own: give load(..., backbone=module))"
-    options = [
-        f"{name}={value}" for name, value in made.options.items() if not isinstance(value, Mapping)
-    ]
+    options = [f"{k}={v}" for k, v in made.options.items() if not isinstance(v, Mapping)]
     return f"{made.name} {' '.join(options)}"
 
 
@@ -83,28 +74,23 @@ def _inputs(bundle: Bundle) -> str:
     if info.sample_shape is None:
         return "unknown: it was saved before it was trained"
     sizes = " × ".join(map(str, info.sample_shape))
-    kinds = {
-        "image": f"images {sizes}",
-        "row": f"rows of {sizes} numbers",
-        "array": f"arrays {sizes}",
-    }
+    kinds = {"image": f"images {sizes}", "row": f"rows of {sizes} numbers"}
     source = "" if info.columns is None else f" from {len(info.columns.columns)} columns"
-    text = f"{kinds[bundle.kind]}{source}, {info.sample_dtype or 'float32'}"
-    if info.channels is not None:
-        text += ", standardised inside"
+    text = f"{kinds.get(bundle.kind, f'arrays {sizes}')}{source}, {info.sample_dtype or 'float32'}"
+    text += "" if info.channels is None else ", standardised inside"
     return f"{text}, with a temperature" if info.temperature else text
 
 
-def _columns(info: Description) -> list[str]:
+def _columns(bundle: Bundle) -> tuple[str, int, list[str]]:
     """The columns of a table, and what their cells are; or the names of the numbers."""
+    info = bundle.info
     if info.columns is None:
-        return _entry("columns", _listed(info.feature_names or ()), most=1)
-    cells = [f"{each.name}: {each.words()}" for each in info.columns.columns]
-    shown = cells if len(cells) <= _COLUMNS else cells[: _COLUMNS - 1]
-    more = [f"... ({len(cells) - len(shown)} more; --json lists all)"] * (len(shown) < len(cells))
-    return _entry(
-        "columns", *(_cut(cell)[: WIDTH - _NAME - 1] for cell in shown), *more, most=_COLUMNS
-    )
+        return "columns", 1, [_listed(info.feature_names or ())]
+    cells = [f"{column.name}: {column.words()}" for column in info.columns.columns]
+    shown = [_cut(cell)[:_ROOM] for cell in cells[:_COLUMNS]]
+    if len(cells) > _COLUMNS:
+        shown[-1] = f"... ({len(cells) - _COLUMNS + 1} more; --json lists all)"
+    return "columns", _COLUMNS, shown
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -121,9 +107,8 @@ def _listed(names: Sequence[str]) -> str:
 def _policy(bundle: Bundle) -> list[str]:
     if bundle.policy is not None:
         return bundle.policy.summary().removeprefix("Policy ").splitlines()
-    if bundle.calibration is None:
-        return ["none; it predicts, and does not decide"]
-    return ["none; it predicts, and does not decide; --policy makes one"]
+    more = "" if bundle.calibration is None else "; --policy makes one"
+    return [f"none; it predicts, and does not decide{more}"]
 
 
 def _monitor(bundle: Bundle) -> str:
@@ -133,10 +118,10 @@ def _monitor(bundle: Bundle) -> str:
     return f"{bundle.score} of {count}, also for any other policy"
 
 
-def _metrics(metrics: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, int, list[str]]]:
     for name, values in metrics.items():
         if not isinstance(values, Mapping):
-            yield name, str(values)
+            yield name, 1, [str(values)]
             continue
         shown = [
             f"{key} {percent_or_nats(key, values[key])}"
@@ -144,20 +129,21 @@ def _metrics(metrics: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             if isinstance(values.get(key), int | float)
         ]
         count = f" of {values['n']:,} inputs" if isinstance(values.get("n"), int) else ""
-        yield name, ", ".join(shown) + count
+        yield name, 1, [", ".join(shown) + count]
 
 
-def _origin(provenance: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    spec, training = provenance.get("spec"), provenance.get("training")
-    if isinstance(spec, Mapping):
-        train = spec.get("train")
-        train = train if isinstance(train, Mapping) else {}
+def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, int, list[str]]]:
+    def part(owner: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        value = owner.get(name)
+        return value if isinstance(value, Mapping) else {}
+
+    spec, made = part(provenance, "spec"), part(provenance, "environment")
+    if spec:
+        train, seconds = part(spec, "train"), part(provenance, "training").get("seconds")
         text = f"{spec.get('task')}, {train.get('epochs')} epochs, seed {train.get('seed')}"
-        if isinstance(training, Mapping) and isinstance(training.get("seconds"), int | float):
-            text += f", took {duration(training['seconds'])}"
-        yield "trained on", text
-    made = provenance.get("environment")
-    if isinstance(made, Mapping):
+        took = f", took {duration(seconds)}" if isinstance(seconds, int | float) else ""
+        yield "trained on", 1, [text + took]
+    if made:
         commit = f" ({str(made['commit'])[:7]})" if made.get("commit") else ""
-        date = str(made.get("date", ""))[:10]
-        yield "made with", f"gemfi {made.get('gemfi')}{commit}, torch {made.get('torch')}, {date}"
+        text = f"gemfi {made.get('gemfi')}{commit}, torch {made.get('torch')}"
+        yield "made with", 1, [f"{text}, {str(made.get('date', ''))[:10]}"]

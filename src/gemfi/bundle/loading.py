@@ -1,4 +1,4 @@
-"""From the file to a model that is the same to the bit."""
+"""From the file to a model that is the same to the bit. Nothing that a file says is believed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ from torch import Tensor, nn
 
 from gemfi.backbones import Stack
 from gemfi.backbones.attached import Attached
-from gemfi.bundle.bundle import Bundle
-from gemfi.bundle.container import ENDING, Container, read_container
-from gemfi.bundle.description import Description
-from gemfi.bundle.saving import CALIBRATION, MODEL, POLICY, QUANTILES, REFERENCE
+from gemfi.bundle.bundle import QUANTILES, READINGS, Bundle
+from gemfi.bundle.file import (
+    CALIBRATION,
+    ENDING,
+    MODEL,
+    POLICY,
+    REFERENCE,
+    Container,
+    Description,
+    read_container,
+)
 from gemfi.decisions import Policy, Readings
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import method
@@ -74,7 +81,7 @@ def load(
 
 def bundle_names() -> tuple[str, ...]:
     """The bundles that come with the package."""
-    names = [each.name for each in _folder().iterdir() if each.name.endswith(ENDING)]
+    names = [file.name for file in _folder().iterdir() if file.name.endswith(ENDING)]
     return tuple(sorted(name.removesuffix(ENDING) for name in names))
 
 
@@ -119,10 +126,10 @@ def _loaded(container: Container, backbone: nn.Module | None, device: torch.devi
     _check_values(model, weights)
     _allocate(model)
     model.load_state_dict(weights)
-    model.sample_shape = info.sample_shape
-    model.sample_dtype = getattr(torch, info.sample_dtype) if info.sample_dtype else None
-    model.class_names = info.class_names
-    _check_known(tensors)
+    model.inputs = info.inputs
+    for name in tensors:
+        if not name.startswith((MODEL, POLICY, CALIBRATION, REFERENCE)):
+            raise InputError(f"there is no use for the tensor {name}")
     return Bundle(
         container.path.name.removesuffix(ENDING),
         model.to(device).eval(),
@@ -135,7 +142,7 @@ def _loaded(container: Container, backbone: nn.Module | None, device: torch.devi
 
 def _below(named: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {
-        name.removeprefix(prefix): each for name, each in named.items() if name.startswith(prefix)
+        name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)
     }
 
 
@@ -146,7 +153,7 @@ def _without_numbers(
 
     It has memory only after the file has shown that it holds every tensor.
     """
-    most = min(2 * len(shapes) + 64, _MOST_TENSORS)  # some are made twice
+    most = min(2 * len(shapes) + 72, _MOST_TENSORS)  # some are made twice
     copies = method(info.method).copies(info.config)
     if copies > max(1, len(shapes)):
         raise InputError(f"{copies:,} networks cannot be in {len(shapes)} tensors")
@@ -238,12 +245,12 @@ def _allocate(model: Model) -> None:
     """Memory for all that is on the meta device; a backbone that was given has its own."""
     for part in model.modules():
         own = [*part.parameters(recurse=False), *part.buffers(recurse=False)]
-        if any(each.is_meta for each in own):
+        if any(tensor.is_meta for tensor in own):
             part.to_empty(device="cpu", recurse=False)
 
 
 def _check_fit(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    expected = {name: tuple(each.shape) for name, each in model.state_dict().items()}
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     for name in sorted(expected.keys() - shapes.keys()):
         raise InputError(f"the tensor {name} is missing")
     for name in sorted(shapes.keys() - expected.keys()):
@@ -276,7 +283,7 @@ def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
     if len(groups) not in {1, info.num_classes}:
         raise InputError(f"the policy has {len(groups)} groups for {info.num_classes} classes")
     reference = [_array(groups, str(index), torch.float64) for index in range(len(groups))]
-    plain = {**info.policy, "reference": [each.tolist() for each in reference]}
+    plain = {**info.policy, "reference": [group.tolist() for group in reference]}
     policy = Policy.from_plain(plain, "header.policy")
     if policy.class_names is not None and len(policy.class_names) != info.num_classes:
         raise InputError(
@@ -301,33 +308,24 @@ def _check_facts(facts: Mapping[str, float]) -> None:
             )
 
 
-def _check_known(tensors: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that nobody asks for: the file says more than is understood."""
-    for name in tensors:
-        if not name.startswith((MODEL, POLICY, CALIBRATION, REFERENCE)):
-            raise InputError(f"there is no use for the tensor {name}")
-
-
 def _references(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[np.float64]]:
-    found = {name: _array(tensors, name, torch.float64) for name in tensors}
-    for name, values in found.items():
+    references = {name: _array(tensors, name, torch.float64) for name in tensors}
+    for name, values in references.items():
         if len(values) != QUANTILES or not bool((values[1:] >= values[:-1]).all()):
             raise InputError(f"the reference of {name} must be {QUANTILES} numbers that ascend")
-    return found
+    return references
 
 
 def _calibration(tensors: Mapping[str, Tensor], num_classes: int) -> Readings | None:
     if not tensors:
         return None
-    kinds = {"score": torch.float64, "doubt": torch.float64, "label": torch.int64}
-    kinds |= {"confidence": torch.float64, "wrong": torch.bool}
-    for name in sorted(tensors.keys() - kinds.keys()):
+    for name in sorted(tensors.keys() - READINGS.keys()):
         raise InputError(f"there is no use for the tensor {CALIBRATION}{name}")
-    found = {name: _array(tensors, name, kind) for name, kind in kinds.items()}
-    label = found["label"]
+    arrays = {name: _array(tensors, name, dtype) for name, dtype in READINGS.items()}
+    label = arrays["label"]
     if len(label) and not 0 <= label.min() <= label.max() < num_classes:
         raise InputError(f"the calibration data have labels that are none of {num_classes} classes")
-    return Readings(**found)
+    return Readings(**arrays)
 
 
 def _array(tensors: Mapping[str, Tensor], name: str, kind: torch.dtype) -> Any:

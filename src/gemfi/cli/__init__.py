@@ -96,19 +96,20 @@ def _run(arguments: list[str]) -> None:
 
 def _function(name: str) -> Callable[..., None]:
     module, _, function = COMMANDS[name][0].partition(":")
-    found: Callable[..., None] = getattr(import_module(module), function)
-    return found
+    command: Callable[..., None] = getattr(import_module(module), function)
+    return command
 
 
 def _help(arguments: Sequence[str]) -> None:
     """What there is, for `--help`; for anything else an error that says where to find it."""
     group = "data" if arguments[:1] == ["data"] else ""
     prog, rest = (f"gemfi {group}", arguments[1:]) if group else ("gemfi", arguments)
-    if not rest or rest[0] not in {"-h", "--help"}:
-        wrong = f"unknown command {rest[0]!r}" if rest else "which command?"
-        raise InputError(f"{wrong}; see {prog} --help")
-    print(f"usage: {prog} COMMAND ...\n\nSingle-pass uncertainty for PyTorch classifiers.\n")
     shown = {name: text for name, (_, text) in COMMANDS.items() if name.startswith(group)}
+    if not rest or rest[0] not in {"-h", "--help"}:
+        wrong = f"unknown command {rest[0]!r}." if rest else "which command?"
+        known = ", ".join(name.removeprefix(f"{group} ") for name in shown)
+        raise InputError(f"{wrong} Known: {known}; see {prog} --help")
+    print(f"usage: {prog} COMMAND ...\n\nSingle-pass uncertainty for PyTorch classifiers.\n")
     wide = max(map(len, shown))
     for name, text in shown.items():
         print(f"  {name:<{wide}}  {text}")

@@ -8,13 +8,13 @@ from typing import Annotated
 import tyro
 
 from gemfi._files import to_json
-from gemfi.bundle import bundle_of_run, open_model, write_bundle
-from gemfi.bundle.container import check_ending
+from gemfi._text import file_size
+from gemfi.bundle import write_bundle
+from gemfi.bundle.file import check_ending
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
-from gemfi.runs import Run
-from gemfi.runs.text import file_size
+from gemfi.runs import Run, bundle_of_run, open_model
 
 _Run = tyro.conf.arg(metavar="RUN")
 _File = tyro.conf.arg(metavar="FILE")

@@ -11,13 +11,13 @@ from typing import Annotated, Final
 import tyro
 
 from gemfi._files import DATA_VARIABLE, data_root
+from gemfi._text import file_size
 from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, Form, data_set, load_split
 from gemfi.data.registry.fetch import fetch_file
 from gemfi.data.registry.load import find_form
 from gemfi.data.registry.sets import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
 from gemfi.data.registry.verify import State, is_fetched, verify
 from gemfi.errors import CheckFailedError, InputError
-from gemfi.runs.text import file_size
 
 MIRROR_VARIABLE: Final = "GEMFI_MIRROR"
 _WIDTH: Final = 100

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import tyro
 
 from gemfi._files import write_atomically
-from gemfi.bundle import Bundle, fit_policy, open_model
+from gemfi._text import file_size
+from gemfi.bundle import Bundle
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
-from gemfi.runs.text import file_size
+from gemfi.runs import fit_policy, open_model
 
 if TYPE_CHECKING:
     from gemfi.export import Deployed

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from gemfi._text import printable
-from gemfi.bundle import fit_policy, open_model
+from gemfi._text import aligned, printable
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import CheckFailedError
+from gemfi.runs import fit_policy, open_model
 from gemfi.scoring import SHOWN, Scored, check_output, find_inputs, score_files
 
 _Inputs = tyro.conf.arg(metavar="INPUT ...")
@@ -95,11 +95,7 @@ def _table(scored: Scored) -> str:
         kept.remove(names.index("error"))
     lines = [[names[place].replace("_", " ") for place in kept]]
     lines += [[_cell(row[place]) for place in kept] for row in scored.first]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(kept))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return "\n".join(aligned(lines, left=len(kept)))
 
 
 def _cell(value: Any) -> str:

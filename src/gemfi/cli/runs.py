@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from gemfi._files import runs_root, to_json, write_atomically
-from gemfi.cli.laboratory import laboratory
+from gemfi._files import to_json, write_atomically
+from gemfi._text import conventions
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.detectors import detector_names
 from gemfi.errors import InputError
 from gemfi.outliers import Kind
-from gemfi.runs import OwnData, Record, Run, RunSpec, evaluate_run, find_task, make_spec, train_run
-from gemfi.runs.choose import Recipe
-from gemfi.runs.compare import comparison, means
+from gemfi.runs import (
+    OwnData,
+    Recipe,
+    Record,
+    Run,
+    RunSpec,
+    evaluate_run,
+    find_task,
+    make_spec,
+    train_run,
+)
+from gemfi.runs.compare import all_numbers, comparison
 from gemfi.runs.folder import FILES, is_finished
 from gemfi.runs.spec import task_of
-from gemfi.runs.summary import every_score, headline, terminal
-from gemfi.runs.text import conventions
+from gemfi.runs.summary import every_score, headline, table_notes, terminal
 from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"
@@ -111,9 +119,8 @@ class Choices:
 
     def spec(self, name: str, task: Task, own: OwnData) -> RunSpec:
         """The run that was chosen."""
-        known = {each.name for each in fields(TrainConfig)}
-        names = [each.name for each in fields(self) if each.name in known]
-        changes = {field: getattr(self, field) for field in names}
+        names = {field.name for field in fields(TrainConfig)} & vars(self).keys()
+        changes = {name: getattr(self, name) for name in names}
         if self.augmentation is not None:
             changes["augmentation"] = AUGMENTATIONS[self.augmentation]
         return make_spec(
@@ -139,8 +146,9 @@ class Choices:
     def _paper_recipe(self, name: str) -> Recipe | None:
         if self.recipe == "matched":
             return None
-        found: Recipe = laboratory("recipes").paper_recipe(self.method, name)
-        return found
+        recipes = import_module("gemfi_bench.recipes")  # the laboratory, loaded when asked for
+        recipe: Recipe = recipes.paper_recipe(self.method, name)
+        return recipe
 
 
 def train(
@@ -172,7 +180,7 @@ def train(
     )
     data = find_task(task, own)
     spec = choices.spec(task if task in TASKS else _absolute(task), data, own)
-    folder = default_folder(spec, data.name) if out is None else Path(out)
+    folder = spec.default_folder(data.name) if out is None else Path(out)
     done = not fresh and is_finished(folder)
     for warning in data.warnings:
         print(f"gemfi: warning: {warning}", file=sys.stderr)
@@ -180,7 +188,7 @@ def train(
     def started(record: Record) -> None:
         if not quiet:
             notes = [
-                *_table_notes(data, own),
+                *table_notes(data, labelled=own.label is not None),
                 *(f"Recipe: {note}." for note in choices.notes(task)),
             ]
             print("\n".join([headline(record), f"Run: {folder}", *notes, ""]), flush=True)
@@ -221,14 +229,14 @@ def evaluate(
     detector_names(detectors)  # unknown ones are refused before a run is opened
     opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
     wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
-    tasks = {each: task_of(spec) for each, spec in wanted.items()}
-    found = [
+    tasks = {data: task_of(spec) for data, spec in wanted.items()}
+    evaluated = [
         evaluate_run(run, tasks[run.spec.task, run.spec.own], detectors, progress=None)
         for run in opened
     ]
-    sections = [run.metrics()["test"] for run in found]
-    blocks = [comparison(found)]
-    if len(found) == 1:
+    sections = [run.metrics()["test"] for run in evaluated]
+    blocks = [comparison(evaluated)]
+    if len(evaluated) == 1:
         blocks.append(every_score(sections[0]))
     absent = [
         f"Left out, {task.name} against {ood}: {reason}"
@@ -238,21 +246,8 @@ def evaluate(
     blocks += ["\n".join(absent), conventions(sections)]
     print("\n\n".join(filter(None, blocks)))
     if json is not None:
-        write_atomically(Path(json), to_json(_all_numbers(found), indent=1).encode() + b"\n")
+        write_atomically(Path(json), to_json(all_numbers(evaluated), indent=1).encode() + b"\n")
         print(f"Wrote {json}.")
-
-
-def _table_notes(task: Task, own: OwnData) -> list[str]:
-    """Which column holds the labels, and how the others are read."""
-    if task.columns is None:
-        return []
-    taken = "" if own.label is not None else ", the last column; --label names another"
-    words = [each for each in task.columns.columns if each.kind == "category"]
-    lacking = [each for each in task.columns.columns if each.missing]
-    read = [f"{len(task.columns.columns)} columns"]
-    read += [f"{len(words)} of them categories"] if words else []
-    read += [f"{len(lacking)} with missing cells"] if lacking else []
-    return [f"Label: {task.label_name}{taken}.", f"Inputs: {', '.join(read)}."]
 
 
 def _absolute(path: str) -> str:
@@ -260,27 +255,11 @@ def _absolute(path: str) -> str:
     return str(Path(path).expanduser().resolve())
 
 
-def default_folder(spec: RunSpec, task: str) -> Path:
-    """Where a run goes by default: the same spec, the same folder."""
-    safe = re.sub(r"[^\w.-]+", "-", task).strip("-.") or "task"
-    return runs_root() / safe / spec.name
-
-
 def _ending(run: Run) -> str:
     return (
         f"{terminal(run, run.metrics())}\n\nFiles: {', '.join(FILES)}\nin {run.folder}\n"
         f"Test data were not used; to do so: gemfi evaluate {shlex.quote(str(run.folder))}"
     )
-
-
-def _all_numbers(runs: list[Run]) -> dict[str, Any]:
-    return {
-        "runs": [
-            {"folder": str(run.folder), "spec": run.spec.to_plain(), **run.metrics()}
-            for run in runs
-        ],
-        "means": means(runs),
-    }
 
 
 def _check_json(json: str | None) -> None:

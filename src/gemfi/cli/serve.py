@@ -12,10 +12,11 @@ import tyro
 
 from gemfi._config import check_int
 from gemfi._files import require_module
-from gemfi.bundle import Bundle, bundled, fit_policy, open_model
+from gemfi.bundle import Bundle, bundled
 from gemfi.cli import options
 from gemfi.decisions import Goal, Policy
 from gemfi.errors import InputError
+from gemfi.runs import fit_policy, open_model
 from gemfi.serve.settings import Settings
 
 if TYPE_CHECKING:

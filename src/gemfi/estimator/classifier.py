@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from gemfi._config import check_choice, check_int, check_number
+from gemfi.answers import uncertainty_columns
 from gemfi.belief import Belief
 from gemfi.bundle import save
 from gemfi.decisions import Decisions, Goal, Policy, Readings, least_samples, read_belief

@@ -59,7 +59,7 @@ class Deployed(nn.Module):
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """Of one input."""
-        shape = self.model.sample_shape
+        shape = self.model.inputs.sample_shape
         if shape is None:
             raise InputError("this model does not know the shape of its inputs")
         return shape
@@ -67,7 +67,7 @@ class Deployed(nn.Module):
     @property
     def input_dtype(self) -> torch.dtype:
         """Bytes for a model of bytes, otherwise that of the weights."""
-        if self.model.sample_dtype == torch.uint8:
+        if self.model.inputs.torch_dtype == torch.uint8:
             return torch.uint8
         parameter = next(self.model.parameters(), None)
         return torch.float32 if parameter is None else parameter.dtype
@@ -186,10 +186,10 @@ def check_exportable(model: Model, policy: Policy | None = None) -> None:
             "this model takes token ids: a graph would need its tokenizer and a fixed length. "
             "Export the network itself with its own tools, or serve it with gemfi serve"
         )
-    if model.sample_shape is None:
+    if model.inputs.sample_shape is None:
         raise InputError(
             "this model does not know the shape of its inputs, which an export fixes: train it "
-            "with fit, or set model.sample_shape (and model.sample_dtype = torch.uint8 for bytes)"
+            "with fit, or set model.inputs = InputSpec(sample_shape=..., sample_dtype=...)"
         )
     for used in () if policy is None else (policy.score, policy.doubt):
         if used in BLOCKED:

@@ -85,7 +85,7 @@ class _Training:
         """Tell the head what it may know of the data."""
         train = self.train_split
         self.steps = int(self.trainer.estimated_stepping_batches)
-        self.model.sample_shape, self.model.sample_dtype = tuple(train.x.shape[1:]), train.x.dtype
+        self.model.inputs = self.model.inputs.trained_on(train)
         self.model.head.prepare(DataFacts(train.class_counts, self.steps))
 
     def training_step(self, batch: tuple[Tensor, Tensor], _index: int) -> Tensor:

@@ -49,6 +49,9 @@ def upgraded(method: str, config: Any) -> tuple[str, Any]:
     """
     if not method.startswith("gem-") or not isinstance(config, Mapping) or "mix" not in config:
         return method, config
+    missing = {*_SWITCHED, "ebm_weight"} - config.keys()
+    if missing:
+        raise InputError(f"the configuration of {method} lacks {', '.join(sorted(missing))}")
     found = dict(config)
     for name, value in _GONE.items():
         if found.pop(name, value) != value:
@@ -65,6 +68,7 @@ def upgraded(method: str, config: Any) -> tuple[str, Any]:
             found |= dict.fromkeys(weights, 0.0)
     ours = {each.name for each in fields(GEMConfig)}
     readings = to_plain(OURS) | {"unc_weight": 0.0, "ebm_outlier_weight": found["ebm_weight"]}
-    if all(found[name] == readings[name] for name in found if name not in {*ours, *_ABSENT}):
+    other = found.keys() - {*ours, *_ABSENT}
+    if all(name in readings and found[name] == readings[name] for name in other):
         return method, {name: value for name, value in found.items() if name in ours}
     return "gem-paper", found

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from gemfi._config import differences
+from gemfi._text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
 from gemfi.detectors import DETECTORS
-from gemfi.runs.facts import TaskFacts
-from gemfi.runs.folder import Run
-from gemfi.runs.sections import CLASSIFICATION, DETECTION
+from gemfi.runs.folder import CLASSIFICATION, DETECTION, Run, TaskFacts
 from gemfi.runs.spec import RunSpec
 from gemfi.runs.summary import detection_table, set_title
-from gemfi.runs.text import NUMBER, UNDEFINED, WIDTH, aligned, column_widths, percent_or_nats
 
-SEEDS_FOR_DEVIATION = 3
+SEEDS_FOR_DEVIATION: Final = 3
 
-DETECTOR = "detector "
+DETECTOR: Final = "detector "
 """Before the name of a detector, where numbers of scores and detectors are together."""
 
-_COLUMNS = 6  # detectors beside each other, so that lines fit the terminal
+_KINDS: Final = ("epistemic", "aleatoric")
+_COLUMNS: Final = 6  # detectors beside each other, so that lines fit the terminal
+_LEADING: Final = ("", "method", "seed")
+_FIRST_LINE: Final = [*_LEADING, "acc", *list(CLASSIFICATION.values())[1:]]
 
-Cells = list[str]
+Key = tuple[str, str, str]
+"""Set, score and metric; the first two are empty for the metrics of ID data."""
 
 
 @dataclass(frozen=True)
@@ -32,62 +34,88 @@ class Row:
     """A line of the table.
 
     Attributes:
-        label: number of the run in the list below the table; of a mean, those of its runs.
-        method: its name.
-        seed: of the run, or what the line is.
+        leading: number of the run in the list below the table (of a mean, those of its runs),
+            method, and seed, or what the line is.
         single: whether it is a run, and not a mean.
-        numbers: (set, kind, metric) -> value; the set and kind of ID metrics are empty.
+        numbers: by set, score and metric.
     """
 
-    label: str
-    method: str
-    seed: str
+    leading: tuple[str, str, str]
     single: bool
-    numbers: Mapping[tuple[str, str, str], float]
+    numbers: Mapping[Key, float]
+
+    def cells(self, ood: str, kind: str, metrics: Sequence[str]) -> list[str]:
+        """Some of the numbers, as text."""
+        return [percent_or_nats(name, self.numbers.get((ood, kind, name))) for name in metrics]
 
 
 def comparison(runs: Sequence[Run]) -> str:
-    """One block for each task and its test data, then the list of the runs.
+    """One block per task and its test data, then the list of the runs.
 
     A run alone has its OOD sets in one short table: `every_score` has the rest.
     """
-    tables: list[dict[int, Run]] = []
-    for index, run in enumerate(runs, start=1):
-        fitting = (
-            each for each in tables if all(_same_data(run, other) for other in each.values())
-        )
-        table = next(fitting, None)
-        if table is None:
-            tables.append({index: run})
-        else:
-            table[index] = run
-    titles = [next(iter(members.values())).spec.task for members in tables]
+    tables = _grouped(dict(enumerate(runs, start=1)), _same_data)
+    titles = [_first(table).spec.task for table in tables]
     blocks = [
-        _task_block(task, members, several=titles.count(task) > 1, alone=len(runs) == 1)
-        for task, members in zip(titles, tables, strict=True)
+        _task_block(task, table, several=titles.count(task) > 1, alone=len(runs) == 1)
+        for task, table in zip(titles, tables, strict=True)
     ]
     return "\n\n".join([*blocks, "\n".join(_legend(runs))])
 
 
 def means(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """For runs that share everything but the seed: mean and sample deviation of each number."""
-    found = []
-    for group in _groups(dict(enumerate(runs, start=1))):
-        members = list(group.values())
-        seeds = [run.spec.train.seed for run in members]
-        values = [
-            {
-                "set": ood,
-                "score": kind,
-                "metric": metric,
-                "mean": _finite(_mean(each)),
-                "sd": _finite(_deviation(each)),
-            }
-            for (ood, kind, metric), each in _collected(members).items()
-        ]
-        spec = members[0].spec
-        found.append({"task": spec.task, "method": spec.method, "seeds": seeds, "values": values})
-    return found
+    return [
+        {
+            "task": _first(group).spec.task,
+            "method": _first(group).spec.method,
+            "seeds": [run.spec.train.seed for run in group.values()],
+            "values": [
+                {
+                    "set": ood,
+                    "score": kind,
+                    "metric": metric,
+                    "mean": mean if math.isfinite(mean) else None,
+                    "sd": deviation if math.isfinite(deviation) else None,
+                }
+                for (ood, kind, metric), (mean, deviation) in _statistics(group).items()
+            ],
+        }
+        for group in _repeats(dict(enumerate(runs, start=1)))
+    ]
+
+
+def all_numbers(runs: Sequence[Run]) -> dict[str, Any]:
+    """Every number of the runs and of their means, as JSON values."""
+    rows = [{"folder": str(r.folder), "spec": r.spec.to_plain(), **r.metrics()} for r in runs]
+    return {"runs": rows, "means": means(runs)}
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, neighbours drawn together: `1-3,5`."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return ",".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
+
+
+# -- which runs belong together --------------------------------------------------------------------
+
+
+def _grouped(runs: Mapping[int, Run], alike: Callable[[Run, Run], bool]) -> list[dict[int, Run]]:
+    """Runs by number, those together that are all alike."""
+    groups: list[dict[int, Run]] = []
+    for index, run in runs.items():
+        for group in groups:
+            if all(alike(run, other) for other in group.values()):
+                group[index] = run
+                break
+        else:
+            groups.append({index: run})
+    return groups
 
 
 def _same_data(one: Run, other: Run) -> bool:
@@ -100,44 +128,125 @@ def _same_data(one: Run, other: Run) -> bool:
     first, second = one.metrics()["test"], other.metrics()["test"]
     shared = first["ood"].keys() & second["ood"].keys()
     return first["id"]["checksum"] == second["id"]["checksum"] and all(
-        first["ood"][key]["checksum"] == second["ood"][key]["checksum"] for key in shared
+        first["ood"][name]["checksum"] == second["ood"][name]["checksum"] for name in shared
     )
 
 
+def _repeats(runs: Mapping[int, Run]) -> list[dict[int, Run]]:
+    """Runs that share data and everything but the seed, two or more of them, each seed once."""
+
+    def unseeded(run: Run) -> tuple[RunSpec, TaskFacts]:
+        return replace(run.spec, train=replace(run.spec.train, seed=0)), run.record.facts
+
+    def alike(one: Run, other: Run) -> bool:
+        return unseeded(one) == unseeded(other) and _same_data(one, other)
+
+    groups = []
+    for group in _grouped(runs, alike):
+        by_seed: dict[int, int] = {}
+        for index, run in group.items():
+            by_seed.setdefault(run.spec.train.seed, index)
+        if len(by_seed) > 1:
+            groups.append({index: group[index] for index in by_seed.values()})
+    return groups
+
+
+def _first(group: Mapping[int, Run]) -> Run:
+    return next(iter(group.values()))
+
+
+# -- their numbers ---------------------------------------------------------------------------------
+
+
+def _numbers(run: Run) -> dict[Key, float]:
+    section = run.metrics()["test"]
+    numbers = {("", "", name): section["id"][name] for name in CLASSIFICATION}
+    for ood, entry in section["ood"].items():
+        values = {kind: entry[kind] for kind in _KINDS}
+        values |= {f"{DETECTOR}{name}": v for name, v in entry.get("by_detector", {}).items()}
+        numbers |= {(ood, kind, name): values[kind][name] for kind in values for name in DETECTION}
+    return {key: math.nan if value is None else value for key, value in numbers.items()}
+
+
+def _statistics(group: Mapping[int, Run]) -> dict[Key, tuple[float, float]]:
+    """Mean and sample deviation of the numbers that all of the runs have.
+
+    The deviation is NaN below three seeds, or where a value is not defined.
+    """
+    first, *others = map(_numbers, group.values())
+    found = {}
+    for key in first:
+        if all(key in other for other in others):
+            values = [first[key], *(other[key] for other in others)]
+            enough = len(values) >= SEEDS_FOR_DEVIATION and all(map(math.isfinite, values))
+            deviation = statistics.stdev(values) if enough else math.nan
+            found[key] = (statistics.fmean(values), deviation)
+    return found
+
+
+def _rows(runs: Mapping[int, Run]) -> list[Row]:
+    """The runs, then the means of those that differ by their seed, with deviations if there are."""
+    rows = [
+        Row((str(index), run.spec.method, str(run.spec.train.seed)), True, _numbers(run))
+        for index, run in runs.items()
+    ]
+    for group in _repeats(runs):
+        numbers, count = _statistics(group), len(group)
+        leading = (ranges(list(group)), _first(group).spec.method, f"mean of {count}")
+        rows.append(Row(leading, False, {key: mean for key, (mean, _) in numbers.items()}))
+        if count >= SEEDS_FOR_DEVIATION:
+            spread = {key: deviation for key, (_, deviation) in numbers.items()}
+            rows.append(Row(("", "", "± sd"), False, spread))
+    return rows
+
+
+# -- as text ---------------------------------------------------------------------------------------
+
+
 def _task_block(task: str, runs: Mapping[int, Run], *, several: bool, alone: bool) -> str:
-    sections = [run.metrics()["test"] for run in runs.values()]
-    first = sections[0]["id"]
-    sets = {key: entry for section in sections[::-1] for key, entry in section["ood"].items()}
-    sets = {key: sets[key] for key in dict.fromkeys([*sections[0]["ood"], *sets])}
-    rows = [_row(str(index), run) for index, run in runs.items()]
-    rows += [row for group in _groups(runs) for row in _mean_rows(group)]
-    title = f"{task}: test data {first['split']}, n {first['n']:,}"
-    if several:
-        title += f", checksum {first['checksum']}"
-    whole = _wide(rows, sets)
-    if whole is not None:
-        return "\n".join([title, "", *whole, *_detector_blocks(rows, sets)])
-    lines = [title, "", *_ruled(aligned([_head(), *map(_cells, rows)], left=3, least=NUMBER), rows)]
-    if alone:
-        lines += ["", f"Against unfamiliar data, by {sections[0]['scores']['epistemic']}"]
-        return "\n".join([*lines, *aligned(detection_table(sections[0]), left=2, indent="  ")])
-    for key, entry in sets.items():
-        lines += ["", *_set_block(rows, key, entry)]
-    return "\n".join([*lines, *_detector_blocks(rows, sets)])
+    """Runs on one task and test data: one wide table, or a table per OOD set.
+
+    Args:
+        task: its name.
+        runs: by number.
+        several: whether there are blocks of other test data of this task.
+        alone: whether no other run is shown; then its OOD sets are one short table.
+    """
+    sections, rows = [run.metrics()["test"] for run in runs.values()], _rows(runs)
+    sets: dict[str, Any] = {}
+    for section in sections:
+        sets |= {name: entry for name, entry in section["ood"].items() if name not in sets}
+    inside = sections[0]["id"]
+    title = f"{task}: test data {inside['split']}, n {inside['n']:,}"
+    title += f", checksum {inside['checksum']}" if several else ""
+    wide = _wide_table(rows, sets)
+    if wide is not None:
+        lines = [title, "", *wide]
+    else:
+        lines = [title, "", *_ruled(aligned(_id_cells(rows), left=3, least=NUMBER), rows)]
+        if alone:
+            lines += ["", f"Against unfamiliar data, by {sections[0]['scores']['epistemic']}"]
+            lines += aligned(detection_table(sections[0]), left=2, indent="  ")
+        else:
+            lines += [line for ood in sets for line in ("", *_set_block(rows, ood, sets[ood]))]
+    return "\n".join([*lines, *(_detector_blocks(rows, sets) if len(runs) > 1 else [])])
 
 
-def _wide(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[str] | None:
+def _id_cells(rows: Sequence[Row]) -> list[list[str]]:
+    metrics = list(CLASSIFICATION)
+    return [_FIRST_LINE, *([*row.leading, *row.cells("", "", metrics)] for row in rows)]
+
+
+def _wide_table(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[str] | None:
     """Everything in one table, or None if it does not fit: at most two sets, and `WIDTH`."""
     if len(sets) > 2:
         return None
     shown = ("auroc", "aupr_id")
-    parts = [aligned([_head(), *map(_cells, rows)], left=3)]
-    titles = [("", "")]
-    for key, entry in sets.items():
-        cells = [_set_cells(row, key, "epistemic", shown) for row in rows]
-        parts.append(aligned([[DETECTION[name] for name in shown], *cells], left=0))
-        titles.append((entry["split"], f"{entry['role']}, n {entry['n']:,}"))
-    columns = [[*title, *part] for title, part in zip(titles, parts, strict=True)]
+    columns = [["", "", *aligned(_id_cells(rows), left=3)]]
+    for name, entry in sets.items():
+        cells = [row.cells(name, "epistemic", shown) for row in rows]
+        part = aligned([[DETECTION[metric] for metric in shown], *cells], left=0)
+        columns.append([entry["split"], f"{entry['role']}, n {entry['n']:,}", *part])
     widths = [max(map(len, column)) for column in columns]
     if sum(widths) + 3 * len(sets) > WIDTH:
         return None
@@ -145,44 +254,34 @@ def _wide(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[str] | None:
     for line in zip(*columns, strict=True):
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         lines.append("   ".join(padded).rstrip())
-    titled = lines[:2] if sets else []
-    return [*titled, *_ruled(lines[2:], rows)]
+    return [*(lines[:2] if sets else []), *_ruled(lines[2:], rows)]
 
 
-def _set_block(rows: Sequence[Row], key: str, entry: Mapping[str, Any]) -> list[str]:
+def _set_block(rows: Sequence[Row], name: str, entry: Mapping[str, Any]) -> list[str]:
     """One OOD set: the epistemic and the aleatoric score."""
-    kinds = ("epistemic", "aleatoric")
-    head = ["", "method", "seed", *(DETECTION[name] for _ in kinds for name in DETECTION)]
-    body = [
-        [
-            *(row.label, row.method, row.seed),
-            *(cell for kind in kinds for cell in _set_cells(row, key, kind, tuple(DETECTION))),
-        ]
-        for row in rows
-    ]
-    widths = column_widths([head, *body], 3, NUMBER)
-    first = sum(widths[:3]) + 2 * 3
-    span = sum(widths[3:6]) + 2 * 3
-    over = " " * first + kinds[0].ljust(span) + kinds[1]
-    return [set_title(entry), over, *_ruled(aligned([head, *body], left=3, least=NUMBER), rows)]
+    cells = [[*_LEADING, *DETECTION.values(), *DETECTION.values()]]
+    for row in rows:
+        numbers = [cell for kind in _KINDS for cell in row.cells(name, kind, list(DETECTION))]
+        cells.append([*row.leading, *numbers])
+    widths = column_widths(cells, 3, NUMBER)
+    first, span = sum(widths[:3]) + 2 * 3, sum(widths[3:6]) + 2 * 3
+    over = " " * first + _KINDS[0].ljust(span) + _KINDS[1]
+    return [set_title(entry), over, *_ruled(aligned(cells, left=3, least=NUMBER), rows)]
 
 
 def _detector_blocks(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[str]:
-    """AUROC by detector, a column each, for several runs; one run is shown with every metric."""
-    if sum(row.single for row in rows) < 2:
-        return []
+    """AUROC by detector, a column for each."""
     lines = []
-    for key, entry in sets.items():
-        found = [kind for row in rows for each, kind, _ in row.numbers if each == key]
-        names = [name for name in DETECTORS if f"{DETECTOR}{name}" in found]
+    for ood, entry in sets.items():
+        kinds = {kind for row in rows for name, kind, _ in row.numbers if name == ood}
+        names = [name for name in DETECTORS if f"{DETECTOR}{name}" in kinds]
         for start in range(0, len(names), _COLUMNS):
             shown = names[start : start + _COLUMNS]
-            cells = [
-                [row.label, row.method, row.seed]
-                + [_set_cells(row, key, f"{DETECTOR}{name}", ("auroc",))[0] for name in shown]
-                for row in rows
-            ]
-            table = aligned([["", "method", "seed", *shown], *cells], left=3, least=NUMBER)
+            cells = [[*_LEADING, *shown]]
+            for row in rows:
+                numbers = [row.cells(ood, f"{DETECTOR}{name}", ["auroc"])[0] for name in shown]
+                cells.append([*row.leading, *numbers])
+            table = aligned(cells, left=3, least=NUMBER)
             lines += ["", f"{set_title(entry)}: AUROC by detector", *_ruled(table, rows)]
     return lines
 
@@ -193,101 +292,6 @@ def _ruled(lines: Sequence[str], rows: Sequence[Row]) -> list[str]:
     runs = 1 + sum(row.single for row in rows)
     below = [rule, *lines[runs:]] if lines[runs:] else []
     return [lines[0], rule, *lines[1:runs], *below]
-
-
-def _head() -> Cells:
-    return ["", "method", "seed", "acc", *list(CLASSIFICATION.values())[1:]]
-
-
-def _cells(row: Row) -> Cells:
-    numbers = (percent_or_nats(name, row.numbers.get(("", "", name))) for name in CLASSIFICATION)
-    return [row.label, row.method, row.seed, *numbers]
-
-
-def _set_cells(row: Row, key: str, kind: str, shown: Sequence[str]) -> Cells:
-    return [percent_or_nats(name, row.numbers.get((key, kind, name))) for name in shown]
-
-
-def _row(label: str, run: Run) -> Row:
-    return Row(label, run.spec.method, str(run.spec.train.seed), True, _numbers(run))
-
-
-def _mean_rows(group: Mapping[int, Run]) -> list[Row]:
-    """The mean, and from three seeds on the sample standard deviation."""
-    members = list(group.values())
-    collected = _collected(members)
-    method = members[0].spec.method
-    mean = {key: _mean(values) for key, values in collected.items()}
-    rows = [Row(ranges(list(group)), method, f"mean of {len(members)}", False, mean)]
-    if len(members) >= SEEDS_FOR_DEVIATION:
-        spread = {key: _deviation(values) for key, values in collected.items()}
-        rows.append(Row("", "", "± sd", False, spread))
-    return rows
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers, neighbours drawn together: `1-3,5`."""
-    runs: list[list[int]] = []
-    for each in numbers:
-        if runs and runs[-1][-1] == each - 1:
-            runs[-1].append(each)
-        else:
-            runs.append([each])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def _numbers(run: Run) -> dict[tuple[str, str, str], float]:
-    section = run.metrics()["test"]
-    found = {("", "", name): section["id"][name] for name in CLASSIFICATION}
-    for key, entry in section["ood"].items():
-        for kind in ("epistemic", "aleatoric"):
-            found |= {(key, kind, name): entry[kind][name] for name in DETECTION}
-        for detector, values in entry.get("by_detector", {}).items():
-            found |= {(key, f"{DETECTOR}{detector}", name): values[name] for name in DETECTION}
-    return {key: math.nan if value is None else value for key, value in found.items()}
-
-
-def _groups(runs: Mapping[int, Run]) -> list[dict[int, Run]]:
-    """Runs that share data and everything but the seed, two or more of them, each seed once."""
-    groups: list[dict[int, Run]] = []
-    for index, run in runs.items():
-        group = next((each for each in groups if _alike(run, each.values())), None)
-        if group is None:
-            groups.append({index: run})
-        elif all(run.spec.train.seed != other.spec.train.seed for other in group.values()):
-            group[index] = run
-    return [group for group in groups if len(group) > 1]
-
-
-def _alike(run: Run, group: Iterable[Run]) -> bool:
-    return all(_unseeded(run) == _unseeded(each) and _same_data(run, each) for each in group)
-
-
-def _unseeded(run: Run) -> tuple[RunSpec, TaskFacts]:
-    spec = run.spec
-    return replace(spec, train=replace(spec.train, seed=0)), run.record.facts
-
-
-def _collected(members: Sequence[Run]) -> dict[tuple[str, str, str], list[float]]:
-    """The numbers that all of the runs have."""
-    first, *others = (_numbers(run) for run in members)
-    shared = (key for key in first if all(key in other for other in others))
-    return {key: [first[key], *(other[key] for other in others)] for key in shared}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return statistics.fmean(values)
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Sample standard deviation; NaN below three seeds, or where a value is not defined."""
-    if len(values) < SEEDS_FOR_DEVIATION or not all(map(math.isfinite, values)):
-        return math.nan
-    return statistics.stdev(values)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _legend(runs: Sequence[Run]) -> list[str]:

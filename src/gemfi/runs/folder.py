@@ -1,10 +1,11 @@
-"""A run is a folder: what it is, its log, its checkpoint, its numbers.
+"""A run is a folder: what it is, its log, its checkpoint, its model, its numbers.
 
 | file | written by | holds |
 |---|---|---|
 | `run.json` | `begin` | spec, facts of the data, the sessions' environments |
 | `log.jsonl` | `fit` | a line an epoch |
 | `checkpoint.safetensors` | `fit` | weights, statistics, and all that resuming needs |
+| `model.safetensors` | `train_run` | the trained model, as a bundle |
 | `metrics.json` | `train_run`, `evaluate_run` | the numbers |
 | `summary.md` | the same | the numbers, to read |
 """
@@ -13,37 +14,110 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
 from gemfi._config import decode, described, differences, from_plain, to_plain
+from gemfi._environment import Environment, environment
 from gemfi._files import to_json, write_atomically
-from gemfi.data import Task
+from gemfi.bundle import Bundle, load, make_bundle, write_bundle
+from gemfi.data import Split, Task
+from gemfi.data.inputs import InputSpec
+from gemfi.data.normalisation import Normalisation
 from gemfi.errors import CheckpointError, InputError
-from gemfi.methods.base import DataFacts
+from gemfi.evaluation import SplitFacts
 from gemfi.model import Model
-from gemfi.runs.facts import TaskFacts
-from gemfi.runs.record import Environment, environment
-from gemfi.runs.sections import check_section
 from gemfi.runs.spec import RunSpec
-from gemfi.training.checkpoint import Checkpoint, RunState, fingerprint
-from gemfi.training.objective import Objective
+from gemfi.training import FitResult
+from gemfi.training.checkpoint import Checkpoint
 from gemfi.training.run_data import batches_per_epoch
 from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG, MEMBER
 
 RECORD: Final = "run.json"
+MODEL: Final = "model.safetensors"
 METRICS: Final = "metrics.json"
 SUMMARY: Final = "summary.md"
-FILES: Final = (RECORD, LOG, CHECKPOINT, METRICS, SUMMARY)
+FILES: Final = (RECORD, LOG, CHECKPOINT, MODEL, METRICS, SUMMARY)
 
 MEMBER_FILES: Final = (LOG, CHECKPOINT, LOCK)
 """Of each member of an ensemble, in a folder of its own."""
 
-_FORMAT = 1
+_FORMAT: Final = 1
+
+
+# -- what a run is ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFacts(InputSpec):
+    """A task as training sees it; its test and OOD sets are not looked at.
+
+    Attributes:
+        num_classes: C.
+        class_names: of the C classes.
+        sample_shape: of one input.
+        class_counts: training samples of each class.
+        normalisation: that the model applies to its inputs; None for none.
+        train: the training split.
+        validation: the validation split.
+    """
+
+    num_classes: int
+    class_names: tuple[str, ...] = field()
+    sample_shape: tuple[int, ...] = field()
+    sample_dtype: str = field()
+    class_counts: tuple[int, ...]
+    normalisation: Normalisation | None
+    train: SplitFacts
+    validation: SplitFacts
+
+    @classmethod
+    def of(cls, task: Task, *, normalise: bool) -> TaskFacts:
+        """Read the training and validation data of a task."""
+        inputs = InputSpec(class_names=task.class_names).trained_on(task.train)
+        return cls(
+            **vars(inputs.with_columns(task.columns)),
+            num_classes=task.num_classes,
+            class_counts=tuple(task.train.class_counts.tolist()),
+            normalisation=task.normalisation if normalise else None,
+            train=SplitFacts.of(task.train),
+            validation=SplitFacts.of(task.validation),
+        )
+
+    def check_alike(self, task: Task, split: Split) -> None:
+        """Refuse to judge a model by data of another kind than it was trained on."""
+        theirs = InputSpec(class_names=task.class_names).trained_on(split)
+        mine = InputSpec(**{name: getattr(self, name) for name in _KIND})
+        if mine != theirs:
+            raise InputError(
+                f"task {task.name!r} is not what this run was trained on: samples "
+                f"{theirs.sample_shape} {theirs.sample_dtype} of {task.num_classes} classes, but "
+                f"the run has {self.sample_shape} {self.sample_dtype} of {self.num_classes} "
+                "classes (class names must agree as well)"
+            )
+
+    def check_unchanged(self, task: Task, where: str) -> None:
+        """Refuse data that changed since training: what was learnt then may be test data now.
+
+        Args:
+            task: the data as they are.
+            where: the run, for the message.
+        """
+        names = ("train", "validation")
+        there = {name: to_plain(getattr(self, name)) for name in names}
+        here = {name: to_plain(SplitFacts.of(getattr(task, name))) for name in names}
+        changed = differences(there, here)
+        if changed:
+            raise CheckpointError(
+                f"{where}: the data of task {task.name!r} are not those it was trained on "
+                f"({described(changed)}), so that samples it has learnt may be test samples now; "
+                "put the old data back, or train again with --fresh"
+            )
+
+
+_KIND: Final = ("class_names", "sample_shape", "sample_dtype")
 
 
 @dataclass(frozen=True)
@@ -72,23 +146,22 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Whole or not at all."""
-        plain = {"format": _FORMAT, **to_plain(self)}
-        write_atomically(folder / RECORD, to_json(plain, indent=1).encode() + b"\n")
+        _write_json(folder / RECORD, {"format": _FORMAT, **to_plain(self)})
 
     @classmethod
     def read(cls, folder: Path) -> Record:
         """Read `run.json` back, strictly."""
         path = folder / RECORD
         remedy = f"delete {folder.name} or give --fresh to start the run again"
-        found = read_json(path, remedy)
-        if found.get("format") != _FORMAT:
+        plain = _read_json(path, remedy)
+        if plain.get("format") != _FORMAT:
             raise CheckpointError(
-                f"{path} is not a run of format {_FORMAT} (found {found.get('format')!r}); {remedy}"
+                f"{path} is not a run of format {_FORMAT} (found {plain.get('format')!r}); {remedy}"
             )
         try:
-            spec = RunSpec.from_plain(found.get("spec"), "spec")
-            facts = from_plain(TaskFacts, found.get("facts"), "facts")
-            sessions = decode(tuple[Environment, ...], found.get("sessions"), "sessions")
+            spec = RunSpec.from_plain(plain.get("spec"), "spec")
+            facts = from_plain(TaskFacts, plain.get("facts"), "facts")
+            sessions = decode(tuple[Environment, ...], plain.get("sessions"), "sessions")
         except InputError as error:
             raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
         if not sessions:
@@ -103,23 +176,32 @@ class Run:
     Attributes:
         folder: where it is.
         record: what it is.
-        model: trained, in evaluation mode.
-        training: steps, seconds, parameters, best epoch and notes.
+        bundle: its model, without a policy.
     """
 
     folder: Path
     record: Record
-    model: Model
-    training: dict[str, Any]
+    bundle: Bundle
 
     @property
     def spec(self) -> RunSpec:
         """What was asked for."""
         return self.record.spec
 
+    @property
+    def model(self) -> Model:
+        """Trained, in evaluation mode."""
+        return self.bundle.model
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Steps, seconds, parameters, best epoch and notes."""
+        training: dict[str, Any] = self.bundle.info.provenance["training"]
+        return training
+
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """Read a finished run and rebuild its model exactly; no data is needed.
+        """Open a finished run and load its model; no data are needed.
 
         Args:
             folder: of the run, as `gemfi train` prints it.
@@ -129,20 +211,79 @@ class Run:
         if not (folder / RECORD).exists():
             raise InputError(f"{folder} is not a run: it has no {RECORD}; give a run's folder")
         record = Record.read(folder)
-        path = folder / CHECKPOINT
+        _check_finished(folder, record)
+        path = folder / MODEL
         if not path.exists():
-            raise CheckpointError(f"{folder}: {_unfinished(0, record.steps)}")
-        checkpoint = Checkpoint.load(path)
-        checkpoint.check_state(record.spec.train.epochs, record.batches)
-        state = checkpoint.state
-        if not state.finished:
-            raise CheckpointError(f"{folder}: {_unfinished(state.step, record.steps)}")
-        model = _rebuild(checkpoint, record)
-        return cls(folder, record, model, training_facts(model, state))
+            raise CheckpointError(f"{folder} has no {MODEL}; run gemfi train again to write it")
+        bundle = load(path)
+        origin = bundle.info.provenance
+        there = {
+            "spec": RunSpec.from_plain(origin.get("spec"), f"{path}: spec").to_plain(),
+            "facts": to_plain(from_plain(TaskFacts, origin.get("facts"), f"{path}: facts")),
+        }
+        here = {"spec": record.spec.to_plain(), "facts": to_plain(record.facts)}
+        differing = differences(there, here)
+        if differing or "training" not in origin:
+            raise CheckpointError(
+                f"{path} belongs to another run ({described(differing)}); use another run "
+                "directory or delete it"
+            )
+        return cls(folder, record, replace(bundle, name=folder.name, run=folder))
+
+    @classmethod
+    def finish(cls, folder: Path, record: Record, model: Model, result: FitResult) -> Run:
+        """Keep the model of a run whose training has ended, unless it is kept already.
+
+        Args:
+            folder: of the run.
+            record: what it is.
+            model: as `fit` left it.
+            result: of `fit`.
+        """
+        model.inputs = record.facts.inputs
+        training = {
+            "steps": result.steps,
+            "seconds": round(result.seconds, 3),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "best_epoch": result.best_epoch,
+            "notes": result.notes,
+        }
+        provenance = {
+            "training": training,
+            "steps": record.steps,
+            "environment": to_plain(record.sessions[-1]),
+            "spec": record.spec.to_plain(),
+            "facts": to_plain(record.facts),
+        }
+        bundle = make_bundle(folder.name, model, provenance=provenance)
+        if not (folder / MODEL).exists():
+            write_bundle(folder / MODEL, bundle)
+        return cls(folder, record, replace(bundle, run=folder))
 
     def metrics(self) -> dict[str, Any]:
         """The contents of `metrics.json`."""
         return read_metrics(self.folder)
+
+    def write_metrics(self, numbers: Mapping[str, Any]) -> None:
+        """Write `metrics.json`."""
+        _write_json(self.folder / METRICS, numbers)
+
+
+def _check_finished(folder: Path, record: Record) -> None:
+    """Refuse a run whose training has not ended, and a damaged checkpoint."""
+    path, step, finished = folder / CHECKPOINT, 0, False
+    if path.exists():
+        checkpoint = Checkpoint.load(path)
+        checkpoint.check_state(record.spec.train.epochs, record.batches)
+        step, finished = checkpoint.state.step, checkpoint.state.finished
+    if not finished:
+        raise CheckpointError(
+            f"{folder}: the run is not finished, {step:,} of {record.steps:,} steps; run gemfi "
+            "train again to finish it"
+        )
+
+
+# -- its folder ------------------------------------------------------------------------------------
 
 
 def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
@@ -153,7 +294,7 @@ def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
         folder: of the run, as `require_run_folder` lets it pass; it is created.
         task: the data.
     """
-    facts, now = TaskFacts.of(task, spec), environment()
+    facts, now = TaskFacts.of(task, normalise=spec.normalise), environment()
     if not (folder / RECORD).exists():
         record = Record(spec, facts, (now,))
         record.write(folder)
@@ -172,56 +313,29 @@ def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
     return record
 
 
+def is_finished(folder: Path | str) -> bool:
+    """Whether a folder holds a run whose training has ended, and its model."""
+    path = Path(folder) / CHECKPOINT
+    finished = path.exists() and Checkpoint.load_state(path).finished
+    return finished and (Path(folder) / MODEL).exists()
+
+
 def require_run_folder(folder: Path) -> None:
-    """Refuse a file, and a folder with files that are not a run's."""
+    """Refuse a file, and a folder with files that are not a run's.
+
+    Without a record, even a file with one of our names is not ours.
+    """
     if not folder.exists():
         return
     check_folder(folder, "the run")
     if (folder / RECORD).exists():
         return
-    strangers = _strangers(folder)
+    ours = {LOCK, *(f"{name}.tmp" for name in FILES)}
+    strangers = sorted(path.name for path in folder.iterdir() if path.name not in ours)
     if strangers:
         raise InputError(
             f"{folder} is not empty and holds no run (it has {strangers[0]}); give a new folder"
         )
-
-
-def is_finished(folder: Path | str) -> bool:
-    """Whether a folder holds a run whose training has ended."""
-    path = Path(folder) / CHECKPOINT
-    return path.exists() and Checkpoint.load_state(path).finished
-
-
-def clear(folder: Path | str) -> None:
-    """Delete the files of a run, and nothing else; the record last, as it makes them ours."""
-    folder = Path(folder)
-    require_run_folder(folder)
-    members = [path for path in folder.iterdir() if re.fullmatch(rf"{MEMBER}\d+", path.name)]
-    for member in members:
-        _check_member(member)
-    for member in members:
-        _unlink(member, MEMBER_FILES)
-        member.rmdir()
-    _unlink(folder, FILES)
-
-
-def _check_member(folder: Path) -> None:
-    """Refuse to delete what an ensemble did not write."""
-    ours = {*MEMBER_FILES, *(f"{name}.tmp" for name in MEMBER_FILES)}
-    strangers = (
-        [folder] if not folder.is_dir() else [p for p in folder.iterdir() if p.name not in ours]
-    )
-    if strangers:
-        raise InputError(
-            f"{strangers[0]} is not of a run, and --fresh deletes nothing else; move it, or give "
-            "another folder"
-        )
-
-
-def _unlink(folder: Path, names: Sequence[str]) -> None:
-    for name in reversed(names):
-        for path in (folder / name, folder / f"{name}.tmp"):
-            path.unlink(missing_ok=True)
 
 
 def check_folder(folder: Path, what: str) -> None:
@@ -232,66 +346,104 @@ def check_folder(folder: Path, what: str) -> None:
         raise InputError(f"{what} {folder} is a file; give a folder")
 
 
+def clear(folder: Path | str) -> None:
+    """Delete the files of a run, and nothing else; the record last, as it makes them ours."""
+    folder = Path(folder)
+    require_run_folder(folder)
+    members = [path for path in folder.iterdir() if re.fullmatch(rf"{MEMBER}\d+", path.name)]
+    ours = {*MEMBER_FILES, *(f"{name}.tmp" for name in MEMBER_FILES)}
+    for member in members:
+        inside = [*member.iterdir()] if member.is_dir() else [member]
+        for path in inside:
+            if path.name not in ours:
+                raise InputError(
+                    f"{path} is not of a run, and --fresh deletes nothing else; move it, or give "
+                    "another folder"
+                )
+    for member in members:
+        _unlink(member, MEMBER_FILES)
+        member.rmdir()
+    _unlink(folder, FILES)
+
+
+def drop_orphans(folder: Path) -> None:
+    """Delete the model and the numbers of a checkpoint that somebody has deleted."""
+    if not (folder / CHECKPOINT).exists():
+        _unlink(folder, (MODEL, METRICS, SUMMARY))
+
+
+def _unlink(folder: Path, names: Sequence[str]) -> None:
+    for name in reversed(names):
+        for path in (folder / name, folder / f"{name}.tmp"):
+            path.unlink(missing_ok=True)
+
+
+# -- its numbers -----------------------------------------------------------------------------------
+
+CLASSIFICATION: Final = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE"}
+DETECTION: Final = {"auroc": "AUROC", "aupr_id": "AUPR", "fpr95": "FPR95"}
+"""Metric -> its title in a table."""
+
+_FACTS: Final = {"split": str, "role": str, "checksum": str, "n": int}
+_METRICS: Final = dict.fromkeys(DETECTION, float)
+_SECTION: Final[Mapping[str, Any]] = {
+    "id": {**_FACTS, **dict.fromkeys(CLASSIFICATION, float)},
+    "scores": {"aleatoric": str, "epistemic": str},
+    "ood": {
+        "*": {**_FACTS, "aleatoric": _METRICS, "epistemic": _METRICS, "by_score": {"*": _METRICS}}
+    },
+    "absent": list,
+}
+"""What tables and summaries need of a section of `metrics.json`; `*` is any name."""
+
+_EXPECTED: Final = {
+    str: ("a text", (str,)),
+    int: ("an integer", (int,)),
+    float: ("a number or null", (int, float, type(None))),
+    list: ("a list of names", (list,)),
+}
+
+
 def read_metrics(folder: Path) -> dict[str, Any]:
     """The numbers of a run so far; empty before there are any."""
     path = folder / METRICS
     if not path.exists():
         return {}
     remedy = "delete it and run again"
-    found = read_json(path, remedy)
+    numbers = _read_json(path, remedy)
     try:
-        for name in found.keys() & {"validation", "test"}:
-            check_section(found[name], name)
+        for name in numbers.keys() & {"validation", "test"}:
+            _check_section(numbers[name], _SECTION, name)
     except InputError as error:
         raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
-    return found
+    return numbers
 
 
-def read_json(path: Path, remedy: str) -> dict[str, Any]:
+def _check_section(value: Any, expected: Any, where: str) -> None:
+    """Refuse a section without the fields of `_SECTION`; others may be there."""
+    if not isinstance(expected, Mapping):
+        words, types = _EXPECTED[expected]
+        names = value if isinstance(value, list) else []
+        if type(value) not in types or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{where}: expected {words}")
+        return
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: expected a mapping")
+    for key, inner in expected.items():
+        for name in value if key == "*" else (key,):
+            _check_section(value.get(name, ...), inner, f"{where}.{name}")
+
+
+def _read_json(path: Path, remedy: str) -> dict[str, Any]:
     """A JSON object, or an error that says what to do."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        plain = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"cannot read {path}: {error}; {remedy}") from error
-    if not isinstance(found, dict):
+    if not isinstance(plain, dict):
         raise CheckpointError(f"{path} does not hold a JSON object; {remedy}")
-    return found
+    return plain
 
 
-def training_facts(model: Model, state: RunState) -> dict[str, Any]:
-    """What training did, from the counters of its checkpoint."""
-    return {
-        "steps": state.step,
-        "seconds": round(state.seconds, 3),
-        "parameters": sum(each.numel() for each in model.parameters()),
-        "best_epoch": state.best_epoch,
-        "notes": state.notes,
-    }
-
-
-def _rebuild(checkpoint: Checkpoint, record: Record) -> Model:
-    """The model of a checkpoint: built as before training, then every weight and buffer loaded."""
-    facts = record.facts
-    model = record.spec.build(facts.num_classes, facts.normalisation)
-    model.head.prepare(DataFacts(torch.tensor(facts.class_counts), record.steps))
-    objective = Objective(model)
-    wanted = fingerprint(objective, record.spec.train) | {
-        "data": {"train": facts.train.checksum, "validation": facts.validation.checksum}
-    }
-    checkpoint.check_fingerprint(wanted)
-    checkpoint.load_weights(objective)
-    model.sample_shape = facts.sample_shape
-    model.sample_dtype = getattr(torch, facts.sample_dtype)
-    return model.eval()
-
-
-def _unfinished(step: int, steps: int) -> str:
-    return (
-        f"the run is not finished, {step:,} of {steps:,} steps; run gemfi train again to finish it"
-    )
-
-
-def _strangers(folder: Path) -> Sequence[str]:
-    """Files that are not ours. Without a record, even a file with one of our names is not."""
-    ours = {LOCK, *(f"{name}.tmp" for name in FILES)}
-    return sorted(path.name for path in folder.iterdir() if path.name not in ours)
+def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
+    write_atomically(path, to_json(plain, indent=1).encode() + b"\n")

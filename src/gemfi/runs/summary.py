@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gemfi._config import from_plain
-from gemfi.diagnosis import Health
-from gemfi.errors import CheckpointError, InputError
-from gemfi.runs.folder import FILES, METRICS, Record, Run
-from gemfi.runs.sections import CLASSIFICATION, DETECTION
-from gemfi.runs.text import (
+from gemfi._text import (
     aligned,
     conventions,
     duration,
@@ -18,6 +14,10 @@ from gemfi.runs.text import (
     number,
     percent_or_nats,
 )
+from gemfi.data import Task
+from gemfi.diagnosis import Health
+from gemfi.errors import CheckpointError, InputError
+from gemfi.runs.folder import CLASSIFICATION, DETECTION, FILES, METRICS, Record, Run
 from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE
 
 Table = list[list[str]]
@@ -31,6 +31,25 @@ def headline(record: Record) -> str:
         f"{facts.num_classes} classes, {_count(spec.train.epochs, 'epoch')}, "
         f"{_count(record.steps, 'step')}, seed {spec.train.seed}"
     )
+
+
+def table_notes(task: Task, *, labelled: bool) -> list[str]:
+    """Of a table: which column holds the labels, and how the others are read.
+
+    Args:
+        task: the data.
+        labelled: whether the user has named the column of the labels.
+    """
+    if task.columns is None:
+        return []
+    columns = task.columns.columns
+    taken = "" if labelled else ", the last column; --label names another"
+    categories = sum(column.kind == "category" for column in columns)
+    lacking = sum(column.missing for column in columns)
+    read = [f"{len(columns)} columns"]
+    read += [f"{categories} of them categories"] if categories else []
+    read += [f"{lacking} with missing cells"] if lacking else []
+    return [f"Label: {task.label_name}{taken}.", f"Inputs: {', '.join(read)}."]
 
 
 def terminal(run: Run, metrics: Mapping[str, Any]) -> str:
@@ -62,22 +81,35 @@ def every_score(section: Mapping[str, Any]) -> str:
     """For each OOD set, every score that the method's belief allows, and every detector."""
     blocks = []
     for entry in section["ood"].values():
-        lines = [set_title(entry), *aligned(_by_score(entry, section["scores"]), indent="  ")]
-        if "by_detector" in entry:
-            lines += ["", *aligned(_by_detector(entry), indent="  ")]
-        blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, *score_notes(section), *detector_notes(section)])
+        tables = [aligned(table, indent="  ") for table in _score_tables(entry, section["scores"])]
+        blocks.append("\n".join([set_title(entry), *tables[0], *_spaced(tables[1:])]))
+    return "\n\n".join([*blocks, *_notes(section)])
 
 
-def score_notes(section: Mapping[str, Any]) -> list[str]:
-    """What is to be known of the scores of a section."""
-    shown = any("differential_entropy" in each["by_score"] for each in section["ood"].values())
-    return [DIFFERENTIAL_ENTROPY_NOTE] if shown else []
-
-
-def detector_notes(section: Mapping[str, Any]) -> list[str]:
-    """What fitting the detectors of a section said."""
+def _score_tables(entry: Mapping[str, Any], named: Mapping[str, str]) -> list[Table]:
+    """Every score of an OOD set, the method's own two marked; and every post-hoc detector."""
+    marks = {
+        score: f" ({', '.join(kind for kind, own in named.items() if own == score)})"
+        for score in named.values()
+    }
+    by_score = {name + marks.get(name, ""): row for name, row in entry["by_score"].items()}
+    tables = {"score": by_score, "detector": entry.get("by_detector", {})}
     return [
+        [[title, *DETECTION.values()], *([name, *_cells(row)] for name, row in rows.items())]
+        for title, rows in tables.items()
+        if rows or title == "score"
+    ]
+
+
+def _spaced(tables: Iterable[Sequence[str]]) -> list[str]:
+    """Tables with an empty line before each."""
+    return [line for table in tables for line in ("", *table)]
+
+
+def _notes(section: Mapping[str, Any]) -> list[str]:
+    """What is to be known of the scores of a section, and what fitting its detectors said."""
+    shown = any("differential_entropy" in entry["by_score"] for entry in section["ood"].values())
+    return [DIFFERENTIAL_ENTROPY_NOTE] * shown + [
         f"{name}: {note}."
         for name, entry in section.get("detectors", {}).items()
         for note in entry["notes"]
@@ -114,12 +146,9 @@ def _markdown_section(name: str, section: Mapping[str, Any]) -> list[str]:
         lines += ["", f"Not here, so not measured: {', '.join(section['absent'])}."]
     if name == "test":
         for entry in section["ood"].values():
-            lines += ["", f"### {set_title(entry)}", ""]
-            lines += markdown_table(_by_score(entry, section["scores"]))
-            if "by_detector" in entry:
-                lines += ["", *markdown_table(_by_detector(entry))]
-        for note in (*score_notes(section), *detector_notes(section)):
-            lines += ["", note]
+            lines += ["", f"### {set_title(entry)}"]
+            lines += _spaced(map(markdown_table, _score_tables(entry, section["scores"])))
+        lines += _spaced([note] for note in _notes(section))
     return lines
 
 
@@ -154,38 +183,14 @@ def _classification(section: Mapping[str, Any]) -> Table:
 
 def detection_table(section: Mapping[str, Any]) -> Table:
     """A row for each OOD set, by the epistemic score."""
-    head = ["set", "role", "n", *DETECTION.values()]
-    return [head, *(_detection_row(entry) for entry in section["ood"].values())]
-
-
-def _detection_row(entry: Mapping[str, Any]) -> list[str]:
-    values = detection_cells(entry["epistemic"])
-    return [entry["split"], entry["role"], f"{entry['n']:,}", *values]
-
-
-def _by_score(entry: Mapping[str, Any], named: Mapping[str, str]) -> Table:
-    """Every score, the method's own two marked."""
-    marks = {
-        score: f" ({', '.join(kind for kind, own in named.items() if own == score)})"
-        for score in named.values()
-    }
-    return [
-        ["score", *DETECTION.values()],
-        *(
-            [score + marks.get(score, ""), *detection_cells(values)]
-            for score, values in entry["by_score"].items()
-        ),
+    rows = [
+        [entry["split"], entry["role"], f"{entry['n']:,}", *_cells(entry["epistemic"])]
+        for entry in section["ood"].values()
     ]
+    return [["set", "role", "n", *DETECTION.values()], *rows]
 
 
-def _by_detector(entry: Mapping[str, Any]) -> Table:
-    """Every post-hoc detector."""
-    found = entry["by_detector"].items()
-    body = ([name, *detection_cells(values)] for name, values in found)
-    return [["detector", *DETECTION.values()], *body]
-
-
-def detection_cells(values: Mapping[str, Any]) -> Sequence[str]:
+def _cells(values: Mapping[str, Any]) -> list[str]:
     """AUROC, AUPR (ID positive) and FPR95."""
     return [number(values[name], 2) for name in DETECTION]
 

@@ -1,36 +1,43 @@
-"""Training a run and judging it: what `gemfi train` and `gemfi evaluate` do."""
+"""What the commands do with runs: train, evaluate, open, and make bundles and policies of them."""
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from gemfi._config import to_plain
-from gemfi._files import to_json, write_atomically
-from gemfi.data import OOD_SETS, Split, Task
+from gemfi._config import from_plain, to_plain
+from gemfi._files import write_atomically
+from gemfi.bundle import ENDING, Bundle, bundle_names, load, make_bundle
+from gemfi.data import OOD_SETS, TASKS, Split, Task
+from gemfi.decisions import Goal, Policy
 from gemfi.detectors import detector_names
 from gemfi.diagnosis import Finding, diagnose
+from gemfi.errors import InputError
+from gemfi.evaluation import evaluate, fit_detectors
+from gemfi.model import Model
 from gemfi.runs.folder import (
-    METRICS,
     SUMMARY,
     Record,
     Run,
+    TaskFacts,
     begin,
     clear,
-    read_metrics,
+    drop_orphans,
     require_run_folder,
 )
-from gemfi.runs.measure import fit_detectors, measure
 from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
 from gemfi.training import fit
 from gemfi.training.checks import check_run
-from gemfi.training.run_dir import CHECKPOINT, lock_run_dir
+from gemfi.training.run_dir import lock_run_dir
 
 _REFERENCE = 5_000  # training inputs to which distances are measured: ranks need no more
 
@@ -67,7 +74,7 @@ def train_run(
         if fresh:
             clear(folder)
         record = begin(spec, folder, task)
-        _drop_orphans(folder)
+        drop_orphans(folder)
         started(record)
         result = fit(
             model,
@@ -79,12 +86,13 @@ def train_run(
             progress=progress,
             label=f"{spec.method} on {task.name}",
         )
-        run = Run.open(folder)
+        run = Run.finish(folder, record, model, result)
         known, sections = run.metrics(), {}
         if "validation" not in known:
-            absent = _absent_for_tuning(task)
-            inside, outside = task.validation, task.ood_validation
-            sections["validation"] = measure(run.model, inside, outside, absent)
+            tuning = OOD_SETS[task.name].validation if task.name in OOD_SETS else ()
+            absent = [name for name in task.absent if name in tuning]  # the others are for the test
+            evaluation = evaluate(run.model, task.validation, task.ood_validation)
+            sections["validation"] = evaluation.section(absent)
         if "health" not in known:
             sections["health"] = _health(run, task, result.history)
         if sections:
@@ -115,9 +123,12 @@ def evaluate_run(
     task = task_of(run.spec) if task is None else task
     run.record.facts.check_alike(task, task.test)
     run.record.facts.check_unchanged(task, str(run.folder))
+    outside: dict[str, Split] = dict(task.ood_test)
+    for name, split in task.ood_validation.items():  # a name in both groups says its role
+        outside[f"{name} ({split.role})" if name in outside else name] = split
     fitted = fit_detectors(run.model, detectors, task.train, task.validation)
-    section = measure(run.model, task.test, _outside(task), task.absent, fitted, progress=progress)
-    _write(run, test=section)
+    evaluation = evaluate(run.model, task.test, outside, fitted, progress=progress)
+    _write(run, test=evaluation.section(task.absent))
     return run
 
 
@@ -130,46 +141,140 @@ def _health(run: Run, task: Task, history: Sequence[Mapping[str, Any]]) -> dict[
     rows = torch.arange(0, count, math.ceil(count / _REFERENCE))
     reference = task.train.subset(rows)
     health = diagnose(run.model, task.validation, reference, history=history)
-    of_columns = (
+    leaks = [
         Finding(
-            f"column {each.column}",
-            each.share,
+            f"column {leak.column}",
+            leak.share,
             False,
-            each.meaning,
-            each.remedy,
-            each.limit,
+            leak.meaning,
+            leak.remedy,
+            leak.limit,
             "share",
         )
-        for each in task.warnings
-    )
-    plain: dict[str, Any] = to_plain(replace(health, findings=(*health.findings, *of_columns)))
+        for leak in task.warnings
+    ]
+    plain: dict[str, Any] = to_plain(replace(health, findings=(*health.findings, *leaks)))
     return plain
 
 
-def _drop_orphans(folder: Path) -> None:
-    """Delete the numbers of a checkpoint that somebody has deleted."""
-    if not (folder / CHECKPOINT).exists():
-        for name in (METRICS, SUMMARY):
-            (folder / name).unlink(missing_ok=True)
-
-
-def _outside(task: Task) -> dict[str, Split]:
-    """The OOD sets of a task, those to report first; a name in both groups says its role."""
-    found = dict(task.ood_test)
-    for name, split in task.ood_validation.items():
-        found[f"{name} ({split.role})" if name in found else name] = split
-    return found
-
-
-def _absent_for_tuning(task: Task) -> list[str]:
-    """The OOD validation sets that are known and not here; the others belong to the test."""
-    tuning = OOD_SETS[task.name].validation if task.name in OOD_SETS else ()
-    return [name for name in task.absent if name in tuning]
-
-
 def _write(run: Run, **sections: dict[str, Any]) -> None:
-    numbers = {**read_metrics(run.folder), "training": run.training, **sections}
-    order: list[str] = ["training", "validation", "health", "test"]
+    """Put sections of numbers in the place of those of the same name."""
+    numbers = {**run.metrics(), "training": run.training, **sections}
+    order = ("training", "validation", "health", "test")
     plain = {name: numbers[name] for name in order if name in numbers}
-    write_atomically(run.folder / METRICS, to_json(plain, indent=1).encode() + b"\n")
+    run.write_metrics(plain)
     write_atomically(run.folder / SUMMARY, markdown(run, plain).encode())
+
+
+# -- models of runs and files ----------------------------------------------------------------------
+
+
+def open_model(path: Path | str, backbone: str | None = None) -> Bundle:
+    """Open a trained model.
+
+    Args:
+        path: the folder of a run, a bundle (`.safetensors`), or the name of a bundle that comes
+            with the package, such as `mnist-gem-fi`.
+        backbone: where to find the network of a bundle whose backbone was not given by its name,
+            `package.module:name`: a module, or what makes one without arguments.
+    """
+    file = Path(path)
+    if (file.suffix == ENDING and not file.is_dir()) or not file.exists():
+        if file.suffix != ENDING and str(path) not in bundle_names():
+            raise InputError(
+                f"no model {path}: give the folder of a run, as gemfi train prints it, a bundle "
+                f"{ENDING}, or one that comes with the package: {', '.join(bundle_names())}"
+            )
+        return load(path, backbone=None if backbone is None else _imported(backbone))
+    if backbone is not None:
+        raise InputError("--backbone is for bundles: a run knows its network by its name")
+    return bundle_of_run(Run.open(file))
+
+
+def _imported(place: str) -> nn.Module:
+    """The module at `package.module:name`; code of that package runs.
+
+    The folder of the process is searched as well.
+    """
+    name, _, attribute = place.partition(":")
+    if not name or not attribute:
+        raise InputError(f"a backbone is named package.module:name, got {place!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        value = getattr(importlib.import_module(name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"no backbone at {place}: {error}") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    module = value if isinstance(value, nn.Module) or not callable(value) else value()
+    if not isinstance(module, nn.Module):
+        raise InputError(f"{place} is no torch.nn.Module, and makes none")
+    return module
+
+
+def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
+    """A bundle of a finished run, with its validation metrics.
+
+    Args:
+        run: such as `Run.open(folder)`.
+        goal: of a policy; then the calibration data of its task are read, and remembered.
+    """
+    metrics = {"validation": run.metrics().get("validation", {}).get("id", {})}
+    if goal is None:
+        return replace(run.bundle, info=replace(run.bundle.info, metrics=metrics))
+    wanted = Goal.of(goal, {})
+    task = _unchanged_task(run.spec, run.record.facts, str(run.folder))
+    bundle = make_bundle(
+        run.folder.name,
+        run.model,
+        calibration=task.calibration,
+        policy=_policy(run.model, task, wanted) if wanted.needs_ood else wanted,
+        metrics=metrics,
+        provenance=run.bundle.info.provenance,
+    )
+    return replace(bundle, run=run.folder)
+
+
+def fit_policy(bundle: Bundle, goal: Goal) -> Policy:
+    """A policy for a goal: from what the bundle remembers, or from the data of the run.
+
+    Args:
+        bundle: of a model. One from a file may name a task of gemfi as its data, but no path: that
+            could be any file of whoever opens it.
+        goal: youden and costs need the data, which must be at hand, and those of the time of
+            training.
+    """
+    if bundle.calibration is not None and not goal.needs_ood:
+        return bundle.policy_for(goal)
+    origin = bundle.info.provenance
+    if "spec" not in origin or "facts" not in origin:
+        raise InputError(
+            f"a policy for {goal} needs data, and {bundle.name} was not trained by gemfi train: "
+            "fit one with Policy.fit, and save it with policy="
+        )
+    spec = RunSpec.from_plain(origin["spec"], f"{bundle.name}: spec")
+    if bundle.run is None and spec.task not in TASKS:
+        raise InputError(
+            f"a policy for {goal} needs the data of training; {bundle.name} says that they are at "
+            f"{spec.task}, and a path that a file names is not opened: give the folder of the run "
+            "in place of the file, or fit one with Policy.fit, and save it with policy="
+        )
+    facts = from_plain(TaskFacts, origin["facts"], f"{bundle.name}: facts")
+    return _policy(bundle.model, _unchanged_task(spec, facts, bundle.name), goal)
+
+
+def _policy(model: Model, task: Task, goal: Goal) -> Policy:
+    ood = task.ood_validation if goal.needs_ood else None
+    return Policy.fit(model, task.calibration, goal, ood_validation=ood)
+
+
+def _unchanged_task(spec: RunSpec, facts: TaskFacts, name: str) -> Task:
+    """The data of the run, as they were."""
+    if spec.task not in TASKS and not Path(spec.task).exists():
+        raise InputError(
+            f"a policy needs calibration data, and those of {name} were at {spec.task}, which "
+            "does not exist; put them back, or do without a policy"
+        )
+    task = task_of(spec)
+    facts.check_unchanged(task, name)
+    return task

@@ -81,7 +81,7 @@ def fit(
     """
     check_run(model, train, validation, auxiliary, config)
     data = RunData.of(train, validation, auxiliary, sample_weight, validation_weight)
-    model.sample_shape, model.sample_dtype = tuple(train.x.shape[1:]), train.x.dtype
+    model.inputs = model.inputs.trained_on(train)
     folder = None if run_dir is None else Path(run_dir)
     with (
         torch.inference_mode(mode=False),

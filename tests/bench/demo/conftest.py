@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gemfi.belief import Belief
-from gemfi.data import TASKS, Task
+from gemfi.data import TASKS, Role, Split, Task
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
@@ -65,6 +65,7 @@ def make_run() -> Callable[..., Run]:
         names = ("accuracy", "ece", "brier")
         evaluation = Evaluation(
             method=method,
+            scores={},
             classification=dict(zip(names, classification, strict=True)),
             ood={
                 name: {
@@ -73,9 +74,11 @@ def make_run() -> Callable[..., Run]:
                 }
                 for name, (first, second, third) in ood.items()
             },
+            detectors={},
+            split=Split(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), Role.TEST, "none"),
+            ood_splits={},
             belief=Belief(torch.zeros(1, 1, 2), torch.zeros(1, 1)),
             ood_beliefs={},
-            labels=torch.zeros(1, dtype=torch.int64),
         )
         nothing: Any = None
         return Run(Plan(task, method), nothing, nothing, evaluation, seconds)

@@ -15,7 +15,7 @@ import torch
 
 from gemfi._version import __version__
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
