@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemfi.monitor import Monitor
-from gemfi.monitor.ranks import Draws, counts_among, p_values
-from gemfi.monitor.stream import Evidence
+from gemfi.monitor.martingale import counts_among, draws, no_stakes, p_values, play
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,9 +59,9 @@ def largest_of(known: Floats, scores: Floats, seed: int) -> float:
 def largest_of_fixed(known: Floats, scores: Floats, seed: int) -> float:
     """The same with ranks among the calibration scores alone, which is wrong."""
     counts = counts_among(np.sort(known), scores)
-    uniform = Draws(seed).take(0, 0, len(scores))
+    uniform = draws(seed, 0, 0, len(scores))
     p, q = p_values(counts, np.full(len(scores), len(known) + 1), uniform)
-    return Evidence().extended(0, p, q, math.inf)[0].log_largest / math.log(10)
+    return max(0.0, float(play(no_stakes(), 0, p, q)[1].max())) / math.log(10)
 
 
 def alarms(streams: int, inputs: int) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gemfi import diagnostics, metrics, scores
+from gemfi import diagnosis, metrics, scores
 from gemfi.belief import Belief
 from gemfi.data import Split, digits, registered_task
+from gemfi.detectors import knn_distance
 from gemfi.methods import PRESETS
 from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
@@ -22,7 +23,7 @@ def auroc(score: scores.Score, inside: Belief, outside: Belief) -> float:
 
 def distances(model: Model, train: Split, *others: Split) -> torch.Tensor:
     reference = model.embed(train)
-    return torch.cat([diagnostics.knn_distance(model.embed(each), reference) for each in others])
+    return torch.cat([knn_distance(model.embed(each), reference) for each in others])
 
 
 def train_on_digits(
@@ -44,7 +45,7 @@ def test_energy_gate_and_heads_on_digits(seed: int) -> None:
     model, inside, outside = train_on_digits(seed)
     both = Belief.cat([inside, outside])
     distance = distances(model, task.train, task.validation, task.ood_validation["digits-7"])
-    found = diagnostics.support(both, distance.double())
+    found = diagnosis.support(both, distance.double())
     assert metrics.accuracy(inside.probs(), task.validation.labels) > 96
     assert auroc(scores.energy, inside, outside) > 95
     assert auroc(scores.evidence, inside, outside) > 95
@@ -54,7 +55,7 @@ def test_energy_gate_and_heads_on_digits(seed: int) -> None:
     assert found.gate is not None
     assert found.gate < -0.6
     assert found.label_changes == 0
-    assert diagnostics.heads(inside).used > 2.5
+    assert diagnosis.heads(inside).used > 2.5
 
 
 @pytest.mark.slow
@@ -66,7 +67,7 @@ def test_the_papers_outliers_teach_the_energy_the_wrong_sign() -> None:
 @pytest.mark.slow
 def test_without_its_entropy_term_the_router_uses_one_head() -> None:
     _, inside, _ = train_on_digits(0, config=replace(PRESETS["gem-fi"], pi_entropy=0.0))
-    assert diagnostics.heads(inside).used < 1.5
+    assert diagnosis.heads(inside).used < 1.5
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gemfi._files import DEEPEST, appending, named, replacing, strict_json, write_atomically
 from gemfi.errors import WriteError
-from gemfi.scoring.writers import writer
+from gemfi.scoring import writer
 from gemfi.training.features import GrowingFile
 from gemfi_bench.record_file import write_arrays
 from support.disks import full_disk

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gemfi import attach, build_model
+from gemfi import attach, build_model, diagnose
 from gemfi.backbones.frozen import Frozen
+from gemfi.data import Role, Split
 from gemfi.detectors import ODIN, observe
-from gemfi.diagnostics.subject import ask
 from gemfi.errors import InputError
 from gemfi.interop import OutlierDetector
 from gemfi.methods import monte_carlo
@@ -198,7 +198,7 @@ def test_everything_that_asks_a_model_leaves_its_modes_and_buffers() -> None:
         lambda: model.embed(X),
         lambda: observe(model, X),
         lambda: ODIN().score_inputs(model, X),
-        lambda: ask(model.head, model.embed(X)),
+        lambda: diagnose(model, Split(X, torch.arange(20) % 3, Role.TEST, "x", 3)),
         lambda: monte_carlo(model, X, 2),
         lambda: OutlierDetector(model).predict(X),
         lambda: OutlierDetector(model).predict_features(model.embed(X)),

@@ -34,7 +34,7 @@ from gemfi.data.normalisation import Normalisation
 from gemfi.data.own import task_from_path
 from gemfi.decisions import Costs, Decision, Decisions, Goal, Policy, Verdict
 from gemfi.detectors import DETECTORS, observe
-from gemfi.diagnostics import Finding, Health, diagnose
+from gemfi.diagnosis import Finding, Health, diagnose
 from gemfi.errors import (
     CheckFailedError,
     CheckpointError,

@@ -339,6 +339,7 @@ def _named(variable: str) -> Path | None:
 
 _PLACES: Final = {  # module -> its package, and the extra of gemfi that it is part of
     "PIL": ("pillow", "data"),
+    "jinja2": ("jinja2", "bench"),
     "pooch": ("pooch", "data"),
     "requests": ("requests", "data"),
     "matplotlib": ("matplotlib", "plot"),

@@ -56,24 +56,24 @@ def chosen(results: Results, row: str, group: str = MAIN, *, detector: bool = Fa
     runs = results.runs(row, group)
     if not runs:
         raise Unavailable(f"no runs of {row}")
-    found = [_aurocs(run, "by_detector" if detector else "by_score") for run in runs]
-    names = [name for name in found[0] if all(name in each for each in found)]
+    kind = "detector" if detector else "score"
+    by_run = [_aurocs(run, f"by_{kind}") for run in runs]
+    names = [name for name in by_run[0] if all(name in aurocs for aurocs in by_run)]
     if not names:
-        kind = "detector" if detector else "score"
         raise Unavailable(f"the runs of {row} have no {kind} on OOD-validation data")
     for run in runs:
         results.use(run)
-    best = max(names, key=lambda name: statistics.fmean(each[name] for each in found))
-    aurocs = {run.key: each[best] for run, each in zip(runs, found, strict=True)}
-    return Choice(best, aurocs, len(names), detector)
+    best = max(names, key=lambda name: statistics.fmean(aurocs[name] for aurocs in by_run))
+    chosen_aurocs = {run.key: aurocs[best] for run, aurocs in zip(runs, by_run, strict=True)}
+    return Choice(best, chosen_aurocs, len(names), detector)
 
 
 def _aurocs(run: RunRecord, section: str) -> dict[str, float]:
-    """The mean over the OOD-validation sets, of what is defined on each of them."""
+    """The mean over the OOD-validation sets, of what is defined on all of them."""
     sets: list[Mapping[str, Any]] = [
-        each.get(section, {}) for each in run.numbers.get("ood_validation", {}).values()
+        entry.get(section, {}) for entry in run.numbers.get("ood_validation", {}).values()
     ]
     if not sets:
         return {}
-    values = {name: [each.get(name, {}).get("auroc") for each in sets] for name in sets[0]}
-    return {name: statistics.fmean(each) for name, each in values.items() if None not in each}
+    values = {name: [scores.get(name, {}).get("auroc") for scores in sets] for name in sets[0]}
+    return {name: statistics.fmean(aurocs) for name, aurocs in values.items() if None not in aurocs}

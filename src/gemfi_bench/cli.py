@@ -28,7 +28,7 @@ from gemfi_bench.protocol import Protocol, find_protocol
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import OVERHEAD, Pick, mean_of, of_set, of_test
 from gemfi_bench.runner import Bench, Event
-from gemfi_bench.toys import toy_runs
+from gemfi_bench.toys import train_toys
 
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
 _Chosen = tyro.conf.arg(metavar="GROUP[/ROW] ...", help_behavior_hint="(default: all)")
@@ -86,7 +86,7 @@ def bench(
         _work(work, cells, wanted, quiet=quiet)
         if not only:
             _measure(work, quiet=quiet)
-            toy_runs(folder, progress=False if quiet else None)
+            train_toys(folder, progress=False if quiet else None)
         _end(folder, render=render, quiet=quiet)
     except KeyboardInterrupt:
         print(f"gemfi: what was done is in {folder}; the same command resumes", file=sys.stderr)

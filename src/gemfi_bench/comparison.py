@@ -24,10 +24,10 @@ from gemfi_bench.results import (
     of_shift,
     of_test,
 )
-from gemfi_bench.table import Cell, Column, Row, Table, Value
 from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN, is_here
-from gemfi_bench.tables.hyper_parameters import SETTING_LABELS
 from gemfi_bench.tables.labels import OF_PROBABILITY, published_label
+from gemfi_bench.tables.settings import SETTING_LABELS
+from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 
 _DATA: Final = {"mnist": "mnist", "cifar10": "cifar10", "cifar10-frozen": "cifar10"}
 """Task -> the data set of the paper that it stands for."""
@@ -61,16 +61,19 @@ _SETTINGS: Final = (
     "the paper's is α0. Its own settings are the rows of the ablation (table5)."
 )
 _AROUND: Final = "What is varied is varied around this project's settings, not the paper's."
-_OF_OURS: Final[Mapping[str, tuple[str, ...]]] = {
-    "table2": (_SETTINGS,),
-    "table2b": (_SETTINGS,),
-    "table13-cifar10": (_SETTINGS,),
-    "lambda_fi_appendix": (_AROUND,),
-    "lambda_kl_appendix": (_AROUND,),
-    "gemfi_k_cifar": (_AROUND,),
-    "fair_vos_appendix": (_AROUND,),
-    "vos_replace_appendix": (_AROUND,),
-    "rho_one_appendix": (_AROUND,),
+_REMARKS: Final = {
+    **dict.fromkeys(("table2", "table2b", "table13-cifar10"), _SETTINGS),
+    **dict.fromkeys(
+        (
+            "lambda_fi_appendix",
+            "lambda_kl_appendix",
+            "gemfi_k_cifar",
+            "fair_vos_appendix",
+            "vos_replace_appendix",
+            "rho_one_appendix",
+        ),
+        _AROUND,
+    ),
 }
 """Table -> what else is to be known of our numbers beside it."""
 
@@ -112,7 +115,7 @@ def comparisons(results: Results) -> list[Table]:
     data, flags = _DATA.get(results.protocol.task), audit()
     tables = []
     for label, title in _TITLES.items():
-        entries = [e for e in PUBLISHED if e.label == label and _data_of(e) == data]
+        entries = [entry for entry in PUBLISHED if entry.label == label and _data_of(entry) == data]
         if entries:
             tables.append(_table(results, label, title, entries, flags))
     return [*tables, audit_table(flags)]
@@ -122,30 +125,26 @@ def audit_table(flags: Flags) -> Table:
     """Every published number with a flag."""
     rows = [
         Row(
-            name=_label(entry.row),
-            cells=(entry.label, entry.column, _theirs(entry), flag.severity, flag.reason),
+            _label(entry.row),
+            (entry.label, entry.column, _theirs(entry), flag.severity, flag.reason),
             method=entry.row,
         )
         for entry in PUBLISHED
         for flag in flags.get(entry.key, ())
     ]
-    return Table(
-        label="published-audit",
-        title="Published numbers that cannot be, or are doubtful",
-        columns=(
-            Column("Table"),
-            Column("Column"),
-            Column("Printed", marked=False),
-            Column("Severity"),
-            Column("Why"),
-        ),
-        rows=tuple(rows),
-        stub="Row",
-        notes=(
-            "Impossible: by rules that any number of that kind must obey.",
-            "Suspicious: by such rules, or by what is known of the released code.",
-        ),
+    columns = (
+        Column("Table"),
+        Column("Column"),
+        Column("Printed", marked=False),
+        Column("Severity"),
+        Column("Why"),
     )
+    notes = (
+        "Impossible: by rules that any number of that kind must obey.",
+        "Suspicious: by such rules, or by what is known of the released code.",
+    )
+    title = "Published numbers that cannot be, or are doubtful"
+    return Table("published-audit", title, columns, tuple(rows), "Row", notes)
 
 
 def _table(
@@ -154,36 +153,32 @@ def _table(
     rows = []
     for printed in entries:
         entry = _localised(results, printed)
-        found = flags.get(printed.key, ())
-        theirs = _theirs(entry, "; ".join(f"{each.severity}: {each.reason}" for each in found))
-        ours = _ours(results, entry)
-        cells: tuple[Cell, ...] = (_what(entry), ours, theirs, entry.convention)
+        flag = "; ".join(f"{flag.severity}: {flag.reason}" for flag in flags.get(printed.key, ()))
+        cells = (_what(entry), _ours(results, entry), _theirs(entry, flag), entry.convention)
         rows.append(Row(_label(entry.row), cells, method=entry.row))
-    positive = "corrupted" if label == "shift_detection_corruptions" else "ID"
-    return Table(
-        label=f"published-{label}",
-        title=f"Ours and the paper's: {title}",
-        columns=(
-            Column("What"),
-            Column("Ours", marked=False),
-            Column("The paper's", marked=False),
-            Column("The paper's convention"),
-        ),
-        rows=tuple(rows),
-        stub="Row",
-        notes=(
-            "Budget, network and sets differ from the paper's.",
-            (
-                f"Ours: AUPR is average precision with {positive} positive, Brier the sum over "
-                "classes ×100. A number without ± is of one run."
-            ),
-            "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
-            *_OF_OURS.get(label, ()),
-            *_sizes(results, entries),
-            *results.caveats(_sets_of(results, entries)),
-            *results.protocol.notes,
-        ),
+    columns = (
+        Column("What"),
+        Column("Ours", marked=False),
+        Column("The paper's", marked=False),
+        Column("The paper's convention"),
     )
+    sets = [name for entry in entries if (name := _set_of(entry)) is not None]
+    remark = _REMARKS.get(label)
+    positive = "corrupted" if label == "shift_detection_corruptions" else "ID"
+    notes = (
+        "Budget, network and sets differ from the paper's.",
+        (
+            f"Ours: AUPR is average precision with {positive} positive, Brier the sum over "
+            "classes ×100. A number without ± is of one run."
+        ),
+        "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
+        *([remark] if remark else []),
+        *_sizes(results, entries),
+        *results.caveats(dict.fromkeys(_name_here(results, name) for name in sets)),
+        *results.protocol.notes,
+    )
+    title = f"Ours and the paper's: {title}"
+    return Table(f"published-{label}", title, columns, tuple(rows), "Row", notes)
 
 
 def _what(entry: Published) -> str:
@@ -204,21 +199,22 @@ def _sizes(results: Results, entries: list[Published]) -> list[str]:
     A constant score has the share of ID inputs as AUPR, so that a number of ours above one of
     theirs may be no better.
     """
-    known, found = results.sizes, []
+    known, texts = results.sizes, []
     for pair, theirs in PAIRS.items():
         name = _name_here(results, pair.partition(">")[2])
         ours = Pair(known.get("test", 0), known.get(name, 0))
-        metrics = {e.metric for e in entries if pair in (e.row, e.column.partition("/")[0])}
+        metrics = {
+            entry.metric for entry in entries if pair in (entry.row, entry.column.partition("/")[0])
+        }
         if not metrics or not ours.n_id or not ours.n_ood or ours == theirs:
             continue
         text = f"{data_title(name)}: ours are {ours.n_ood:,} images beside {ours.n_id:,} ID ones, "
         text += f"the paper's {theirs.n_ood:,} beside {theirs.n_id:,}"
         if "aupr_id" in metrics:
-            shares = (100 * each.base_rate_id for each in (ours, theirs))
-            here, there = (f"{share:.1f}" for share in shares)
+            here, there = (f"{100 * sizes.base_rate_id:.1f}" for sizes in (ours, theirs))
             text += f"; AUPRs do not compare: a constant score has {here} here, {there} there"
-        found.append(f"{text}.")
-    return found
+        texts.append(f"{text}.")
+    return texts
 
 
 def _theirs(entry: Published, flag: str = "") -> Value:
@@ -227,26 +223,24 @@ def _theirs(entry: Published, flag: str = "") -> Value:
 
 def _ours(results: Results, entry: Published) -> Cell:
     """The number of ours, or why there is none."""
-    found = _COUNTERPARTS[entry.label](entry)
-    if found is None:
+    ours = _COUNTERPARTS[entry.label](entry)
+    if ours is None:
         return NO_COUNTERPART
-    runs = results.runs(found.row, found.group)
-    for name in found.sets:
+    runs = results.runs(ours.row, ours.group)
+    for name in ours.sets:
         if results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
             return DATA_ABSENT
     if not runs:
         return NOT_RUN
     if entry.label == "shift_detection_corruptions" and not results.protocol.shift.corruptions:
         return NO_CORRUPTIONS
-    value = results.value(found.row, found.pick, found.group)
+    value = results.value(ours.row, ours.pick, ours.group)
     return NO_NUMBER if value is None else value
 
 
 def _label(row: str) -> str:
     """A row of the paper's tables; sets and pairs of them by their own names."""
-    if row in SETTING_LABELS:
-        return SETTING_LABELS[row]
-    known = published_label(row)
+    known = SETTING_LABELS.get(row) or published_label(row)
     if known != row:
         return known
     return " → ".join(data_title(_SETS.get(name, name)) for name in row.split(">"))
@@ -270,30 +264,29 @@ def _name_here(results: Results, name: str) -> str:
     return instead if instead in results.ood_sets else known
 
 
-def _sets_of(results: Results, entries: list[Published]) -> list[str]:
-    """The OOD sets of published numbers, by their names in these results."""
-    names = (_set_of(each) for each in entries)
-    return list(dict.fromkeys(_name_here(results, name) for name in names if name is not None))
+def _set_at(entry: Published) -> tuple[str, str]:
+    """The data set that a number is of, and the OOD set if it is of one, as the paper calls it.
 
-
-# -- counterparts ---------------------------------------------------------------------------------
+    Tables without a data set in their columns are on CIFAR-10.
+    """
+    for text in (entry.column, entry.row):
+        if ">" in text:
+            data, _, rest = text.partition(">")
+            return data, rest.partition("/")[0]
+    return "cifar10", ""
 
 
 def _data_of(entry: Published) -> str:
-    """The data set that a number is of; tables without one in their columns are on CIFAR-10."""
-    for text in (entry.column, entry.row):
-        if ">" in text:
-            return text.partition(">")[0]
-    return "cifar10"
+    return _set_at(entry)[0]
 
 
 def _set_of(entry: Published) -> str | None:
     """The OOD set of a number, by its name here; None for ID data and corruptions."""
-    for text in (entry.column, entry.row):
-        if ">" in text:
-            name = text.partition(">")[2].partition("/")[0]
-            return None if name.endswith("-c") else _SETS.get(name, name)
-    return None
+    name = _set_at(entry)[1]
+    return None if not name or name.endswith("-c") else _SETS.get(name, name)
+
+
+# -- counterparts ---------------------------------------------------------------------------------
 
 
 def _row_of(name: str) -> tuple[str, str | None]:

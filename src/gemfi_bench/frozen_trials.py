@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import diagnostics, metrics
+from gemfi import metrics
 from gemfi.density import ClassGaussians, membership
+from gemfi.detectors import knn_distance
 from gemfi.methods.gem_modules import Perceptron, in_space
 from gemfi.outliers import OutlierConfig
 from gemfi.outliers.features import Halo
@@ -233,7 +234,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     z = extract(arguments.budget, arguments.seed, arguments.runs)
-    spread = diagnostics.knn_distance(z.outside, z.train[:20_000]).mean()
+    spread = knn_distance(z.outside, z.train[:20_000]).mean()
     print(f"{arguments.budget}, seed {arguments.seed}; mean 10-NN distance outside {spread:.3f}")
     record: dict[str, Any] = {
         "budget": arguments.budget,

@@ -25,7 +25,7 @@ from gemfi_bench.manifest import MANIFEST
 from gemfi_bench.results import OVERHEAD, Results
 from gemfi_bench.runner import GRID, PROTOCOL
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 _FILES = (PROTOCOL, GRID, OVERHEAD, "claims.json", "claims.md")
 _DOCS = "../../docs/benchmark.md"
 _RENDERED = (("tables", ("md", "csv", "tex")), ("figures", ("png",)))
@@ -78,7 +78,7 @@ def _keep_manifest(path: Path, target: Path) -> dict[str, Any]:
 
 def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
     """What there is, the figures with their captions, and what could not be made."""
-    done, planned = len(results.records), len({each.key for each in results.grid})
+    done, planned = len(results.records), len({cell.key for cell in results.grid})
     lines = [
         f"# {results.protocol.name}",
         "",
@@ -102,7 +102,7 @@ def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
         for name in made.get(label, ()):
             lines += [f"### {figure.title}", "", f"![{figure.title}]({name})", ""]
             lines += [figure.full_caption(results), ""]
-    absent = {label: each["not_made"] for label, each in entries.items() if "not_made" in each}
+    absent = {label: entry["not_made"] for label, entry in entries.items() if "not_made" in entry}
     if absent:
         lines += ["## Not made", "", *(f"- `{label}`: {why}" for label, why in absent.items()), ""]
     return "\n".join(lines)

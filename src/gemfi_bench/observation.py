@@ -29,8 +29,7 @@ from torch.nn import functional
 from gemfi import dirichlet
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
-from gemfi.detectors import Detector, Observed, observe
-from gemfi.diagnostics import knn_distance
+from gemfi.detectors import Detector, Observed, knn_distance, observe
 from gemfi.model import Model
 from gemfi.runs.measure import detected_by, every_score
 
@@ -107,9 +106,8 @@ def parts(observed: Observed, bank: Tensor) -> dict[str, Tensor]:
         "distance": knn_distance(z, bank, neighbour),
         "distance_raw": knn_distance(z, bank, neighbour, unit=False),
     }
-    log_gate = belief.extra.get("log_gate", belief.log_gate)
-    if log_gate is not None:
-        found["gate"] = log_gate.exp().mean(dim=1)
+    if belief.log_gate is not None:
+        found["gate"] = belief.log_gate.exp().mean(dim=1)
     if belief.log_evidence is not None:
         between, within = dirichlet.class_variance(
             belief.log_p, belief.log_weight, belief.log_evidence

@@ -16,12 +16,12 @@ from typing import Final
 from gemfi._files import read_json
 from gemfi.runs.text import markdown_table
 from gemfi_bench.claims.ledger import OURS
-from gemfi_bench.report.content import VERDICTS
+from gemfi_bench.report import VERDICTS
 from gemfi_bench.results import Pick, Results, mean_of, of_detector, of_set, of_test
 from gemfi_bench.style import detector_label, method_label
-from gemfi_bench.table import Better, Column, Row, Table, marks, printed
+from gemfi_bench.tabular import Better, Column, Row, Table, marks, printed
 
-RESULTS: Final = Path(__file__).parent.parent / "results"
+RESULTS: Final = Path(__file__).parents[2] / "results"
 DATA: Final = {
     "digits": ("digits", 1),
     "mnist": ("MNIST", 2),
@@ -57,8 +57,8 @@ def ledgers(below: Path = RESULTS) -> str:
     rows = [["claims, the paper's / ours", *VERDICTS]]
     for name, (title, _) in DATA.items():
         claims = read_json(below / name / "claims.json", "keep the results again")
-        counts = Counter((each["where"] == OURS, each["verdict"]) for each in claims)
-        cells = [f"{counts[False, each]} / {counts[True, each]}" for each in VERDICTS]
+        counts = Counter((claim["where"] == OURS, claim["verdict"]) for claim in claims)
+        cells = [f"{counts[False, name]} / {counts[True, name]}" for name in VERDICTS]
         rows.append([f"[{title}](results/{name}/claims.md)", *cells])
     return "\n".join(markdown_table(rows))
 
@@ -89,7 +89,7 @@ def _cells(results: Results, line: _Line) -> list[str]:
     rows = tuple(Row(str(at), (value,)) for at, value in enumerate(values))
     marked = marks(Table("overview", "", (Column("", better=better, decimals=digits),), rows))
     best = {row for (row, _), mark in marked.items() if mark == "best"}
-    shown = [_NONE if each is None else printed(each.mean, digits) for each in values]
+    shown = [_NONE if value is None else printed(value.mean, digits) for value in values]
     return [f"**{text}**" if at in best else text for at, text in enumerate(shown)]
 
 

@@ -1,7 +1,7 @@
 """A page that is one file: the document, its look, and the pieces of HTML that pages share.
 
 Nothing is fetched: the policy in the head forbids the browser all but the pictures, the style and
-the script that are inside the page.
+the script that are inside the page. Templates escape every text that is put into them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,43 @@ import base64
 import hashlib
 import struct
 from collections.abc import Mapping
-from html import escape
+from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
+from gemfi._files import require_module
 from gemfi.errors import InputError
 from gemfi_bench.style import METHOD_COLORS
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 _PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@cache
+def _environment() -> Environment:
+    jinja = require_module("jinja2", "writing a report")
+    environment: Environment = jinja.Environment(
+        loader=jinja.PackageLoader("gemfi_bench"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja.StrictUndefined,
+    )
+    environment.globals |= {"size_of": size_of, "data_url": data_url}
+    return environment
+
+
+def fill(template: str, **values: object) -> str:
+    """A file of `templates` with these values."""
+    return _environment().get_template(template).render(values)
+
+
+def asset(name: str) -> str:
+    """A file of `templates` as it is."""
+    return resources.files("gemfi_bench").joinpath("templates", name).read_text("utf-8")
 
 
 def document(title: str, body: str, *, style: str = "", script: str = "") -> str:
@@ -28,61 +58,45 @@ def document(title: str, body: str, *, style: str = "", script: str = "") -> str
         style: CSS after that of every page.
         script: JavaScript; it runs before the body is read, so that it can set the theme.
     """
-    shared = resources.files("gemfi_bench").joinpath("page.css").read_text("utf-8")
-    look = f"{shared}{_methods()}{style}"
-    runs = f"<script>{script}</script>\n" if script else ""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(look, script)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{look}</style>\n{runs}</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+    colors = "".join(
+        f'[data-method="{name}"] {{ --method: {color}; }}\n'
+        for name, color in METHOD_COLORS.items()
     )
-
-
-def _policy(style: str, script: str) -> str:
-    """Only these very texts may style and run, whatever else may have come into the page."""
-    rules = ["default-src 'none'", "img-src data:", f"style-src {_hash(style)}"]
-    rules += [f"script-src {_hash(script)}"] if script else []
-    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+    look = f"{asset('page.css')}{colors}{style}"
+    return fill("document.html", title=title, body=body, style=look, script=script, hash_of=_hash)
 
 
 def _hash(text: str) -> str:
+    """The source that a content-security policy allows: this very text."""
     if "</" in text or "\r" in text:  # it would end its element, or be read as another text
         raise InputError("a style or script inside a page must hold no '</' and no carriage return")
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _methods() -> str:
-    """The colour of each method, for what carries its name in `data-method`."""
-    rules = (
-        f'[data-method="{name}"] {{ --method: {color}; }}' for name, color in METHOD_COLORS.items()
-    )
-    return "\n".join([*rules, ""])
-
-
 def facts(values: Mapping[str, object]) -> str:
     """A list of names and values."""
-    pairs = (
-        f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>"
-        for name, value in values.items()
-    )
-    return f'<dl class="facts">{"".join(pairs)}</dl>'
+    return _piece("facts", values)
 
 
 def scrolling(label: str, content: str) -> str:
-    """What may be wider than the page, in a box of its own that a keyboard can scroll too."""
-    return (
-        f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0">\n'
-        f"{content}\n</div>"
-    )
+    """HTML that may be wider than the page, in a box of its own that a keyboard can scroll too."""
+    return _piece("scrolling", label, content)
 
 
 def dot(method: str) -> str:
     """The colour of a method, before its name."""
-    return f'<span class="dot" data-method="{escape(method)}"></span>'
+    return _piece("dot", method)
+
+
+def picture(name: str, png: bytes, *, alt: str, caption: str) -> str:
+    """A figure with the picture inside the page; `caption` is HTML, `alt` is text."""
+    return _piece("picture", name, png, alt, caption)
+
+
+def _piece(name: str, *values: object) -> str:
+    """A macro of `pieces.html`."""
+    return str(getattr(_environment().get_template("pieces.html").module, name)(*values))
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -93,23 +107,6 @@ def size_of(png: bytes) -> tuple[int, int]:
     return width, height
 
 
-def image(png: bytes, *, alt: str) -> str:
-    """A picture inside the page; `alt` is text."""
-    width, height = size_of(png)
-    return (
-        f'<img src="{data_url("image/png", png)}" width="{width}" height="{height}" '
-        f'alt="{escape(alt)}">'
-    )
-
-
 def data_url(media_type: str, data: bytes) -> str:
     """A file as an address that holds it."""
     return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
-
-
-def picture(name: str, png: bytes, *, alt: str, caption: str) -> str:
-    """A figure with the picture inside the page; `caption` is HTML, `alt` is text."""
-    return (
-        f'<figure id="{escape(name)}">\n{scrolling(f"Figure: {name}", image(png, alt=alt))}\n'
-        f"<figcaption>{caption}</figcaption>\n</figure>"
-    )

@@ -96,6 +96,8 @@ class RunRecord:
         try:
             text = line if isinstance(line, str) else line.decode()
             record = from_plain(cls, json.loads(text), "record")
+            if "head" not in record.spec:
+                return record
             name, head = upgraded(record.spec["method"], record.spec["head"])
             return replace(record, spec={**record.spec, "method": name, "head": head})
         except ValueError as error:  # of UTF-8, of JSON, or of the fields

@@ -28,7 +28,9 @@ from gemfi.runs.text import duration
 from gemfi_bench.claims import CLAIMS, Finding, ledger
 from gemfi_bench.claims.ledger import RULE
 from gemfi_bench.comparison import comparisons
+from gemfi_bench.formats import csv, html, markdown
 from gemfi_bench.grid import RATES
+from gemfi_bench.latex import latex
 from gemfi_bench.manifest import (
     MANIFEST,
     NOT_MADE,
@@ -37,14 +39,12 @@ from gemfi_bench.manifest import (
     file_stem,
     is_kept,
 )
-from gemfi_bench.render import csv, html, latex, markdown
+from gemfi_bench.report import FEW_SEEDS, Content, FigureFile, Missing, page
 from gemfi_bench.report import Claim as Shown
-from gemfi_bench.report import Content, FigureFile, Missing, page
-from gemfi_bench.report.content import FEW_SEEDS
 from gemfi_bench.results import Results, require_bench
 from gemfi_bench.summary import summary
-from gemfi_bench.table import Table, Value
 from gemfi_bench.tables import TABLES, Maker
+from gemfi_bench.tabular import Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 REPORT: Final = "report.html"
@@ -101,76 +101,77 @@ def render(
 
 
 def _rendered(results: Results, target: Path, progress: bool | None, *, figures: bool) -> Rendered:
-    work = _Work(results, target, progress)
-    tables = work.tables()
+    work = _Work(results, target, None if progress is None else not progress)
+    tables = [work.table(label, make) for label, make in work.bar(TABLES, "tables")]
     drawn = work.figures() if figures else []
     findings = ledger(results, CLAIMS)
     published = comparisons(results)
     for table in published:
-        work.write_table(table, _keys(table))
+        cells = [cell for row in table.rows for cell in row.cells if isinstance(cell, Value)]
+        work.write_table(table, dict.fromkeys(key for cell in cells for key in cell.keys))
     caveats = results.caveats(results.ood_sets)
     _write_claims(target, findings, caveats)
-    work.remove_old()
-    work.write_manifest()
+    work.finish()
     content = Content(
         title=f"gemfi benchmark: {results.protocol.name}",
         subtitle=results.protocol.title,
         facts=_facts(results),
         summary=[*summary(results, findings), *caveats, *results.protocol.notes],
-        claims=[_shown(each) for each in findings],
+        claims=[_shown(finding) for finding in findings],
         tables=tables,
         figures=drawn,
         published=published,
         records=list(results.records.values()),
     )
     write_atomically(target / REPORT, page(content).encode())
-    missing = {each.label: each.reason for each in [*tables, *drawn] if isinstance(each, Missing)}
+    missing = {
+        entry.label: entry.reason for entry in [*tables, *drawn] if isinstance(entry, Missing)
+    }
     return Rendered(target / REPORT, tuple(work.files), missing, tuple(findings))
 
 
 class _Work:
-    """Makes tables and figures and remembers their files."""
+    """Makes tables and figures and remembers their files, or why there are none."""
 
-    def __init__(self, results: Results, target: Path, progress: bool | None) -> None:
-        self.results, self.target = results, target
-        self.hidden = None if progress is None else not progress
+    def __init__(self, results: Results, target: Path, hidden: bool | None) -> None:
+        self.results, self.target, self.hidden = results, target, hidden
         self.files: dict[str, dict[str, Any]] = {}
         self.reasons: dict[str, str] = {}
 
-    def tables(self) -> list[Table | Missing]:
-        made: list[Table | Missing] = []
-        for label, build in self._bar(TABLES, "tables"):
-            watched = self.results.watched()
-            try:
-                table = build(watched)
-            except Unavailable as reason:
-                self.reasons[label] = str(reason)
-                made.append(Missing(label, _title(build), str(reason)))
-                continue
-            self.write_table(table, watched.used)
-            made.append(table)
-        return made
+    def bar(self, entries: Mapping[str, Any], what: str) -> Any:
+        return tqdm(entries.items(), desc=what, disable=self.hidden, leave=False)
+
+    def missing(self, label: str, title: str, reason: str) -> Missing:
+        self.reasons[label] = reason
+        return Missing(label, title, reason)
+
+    def table(self, label: str, make: Maker) -> Table | Missing:
+        watched = self.results.watched()
+        try:
+            table = make(watched)
+        except Unavailable as reason:
+            title = (make.__doc__ or "").strip().split("\n")[0].rstrip(".")
+            return self.missing(label, title, str(reason))
+        self.write_table(table, watched.used)
+        return table
 
     def write_table(self, table: Table, runs: Iterable[str]) -> None:
         """Write every form of a table, and remember the keys of the runs that it rests on."""
-        paths = []
-        for ending, form in _FORMS.items():
-            path = self.target / "tables" / f"{file_stem(table.label)}.{ending}"
-            write_atomically(path, form(table).encode())
-            paths.append(str(path.relative_to(self.target)))
+        paths = [f"tables/{file_stem(table.label)}.{ending}" for ending in _FORMS]
+        for path, form in zip(paths, _FORMS.values(), strict=True):
+            write_atomically(self.target / path, form(table).encode())
         self.files[table.label] = {"files": paths, "runs": list(runs)}
 
     def figures(self) -> list[FigureFile | Missing]:
         from gemfi_bench.figures import FIGURES, PARENT, save  # noqa: PLC0415 - needs matplotlib
 
         made: list[FigureFile | Missing] = []
-        for label, entry in self._bar(FIGURES, "figures"):
+        for label, entry in self.bar(FIGURES, "figures"):
             watched = self.results.watched()
             try:
                 figure = entry.draw(watched)
             except Unavailable as reason:
-                self.reasons[label] = str(reason)
-                made.append(Missing(label, entry.title, str(reason)))
+                made.append(self.missing(label, entry.title, str(reason)))
                 continue
             saved = save(figure, self.target / "figures", label)
             paths = [str(path.relative_to(self.target)) for path in saved.values()]
@@ -184,75 +185,51 @@ class _Work:
                 self.reasons[panel] = self.reasons[parent]
         return made
 
-    def remove_old(self) -> None:
-        """Files of an earlier rendering of what could not be made this time."""
+    def finish(self) -> None:
+        """Remove old files of what could not be made now, and write the manifest."""
         for label in self.reasons:
             for part in ("tables", "figures"):
                 for path in (self.target / part).glob(f"{file_stem(label)}.*"):
                     path.unlink()
-
-    def write_manifest(self) -> None:
-        """Every label of the paper, then our own."""
+        reasons = {**NOT_MADE, **self.reasons}
         labels = dict.fromkeys([*PAPER_TABLES, *PAPER_FIGURES, *self.files, *self.reasons])
-        plain = {}
-        for label in labels:
-            if label in self.files:
-                plain[label] = self.files[label]
-            else:
-                reason = self.reasons.get(label) or NOT_MADE.get(label, "figures were left out")
-                plain[label] = {"not_made": reason}
-        write_atomically(self.target / MANIFEST, to_json(plain, indent=1).encode() + b"\n")
-
-    def _bar(self, entries: Mapping[str, Any], what: str) -> Any:
-        return tqdm(entries.items(), desc=what, disable=self.hidden, leave=False)
-
-
-def _title(build: Maker) -> str:
-    """What a table that could not be made would have shown."""
-    return (build.__doc__ or "").strip().split("\n")[0].rstrip(".")
-
-
-def _keys(table: Table) -> list[str]:
-    """The runs of the numbers of a table."""
-    cells = [cell for row in table.rows for cell in row.cells if isinstance(cell, Value)]
-    return list(dict.fromkeys(key for cell in cells for key in cell.keys))
+        manifest = {
+            label: self.files.get(label)
+            or {"not_made": reasons.get(label, "figures were left out")}
+            for label in labels
+        }
+        write_atomically(self.target / MANIFEST, to_json(manifest, indent=1).encode() + b"\n")
 
 
 def _facts(results: Results) -> dict[str, str]:
-    records = results.records.values()
-    alone = [each.seconds["train"] for each in records if not each.members]  # members have theirs
-    seconds = sum([*alone, *(each.seconds["evaluate"] for each in records)])
-    commits = {each.sessions[-1]["commit"] for each in records if each.sessions}
-    versions = sorted(str(each)[:10] for each in commits if each)
-    dates = sorted(each.sessions[-1]["date"][:10] for each in records if each.sessions)
+    runs = results.records.values()
+    alone = [run.seconds["train"] for run in runs if not run.members]  # members have theirs
+    seconds = sum([*alone, *(run.seconds["evaluate"] for run in runs)])
+    last = [run.sessions[-1] for run in runs if run.sessions]
+    versions = sorted({str(session["commit"])[:10] for session in last if session["commit"]})
+    dates = sorted(session["date"][:10] for session in last)
     return {
         "Protocol": results.protocol.name,
         "Task": Path(results.protocol.task).name,
         "Seeds": _seeds(results),
-        "Runs": f"{len(records):,}, {duration(seconds)} of computing",
+        "Runs": f"{len(runs):,}, {duration(seconds)} of computing",
         "Dates": " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]])),
         "Code": ", ".join(versions) or "not from a checkout",
     }
 
 
 def _seeds(results: Results) -> str:
-    """The seeds of the rows; where rows have different ones, of how many each.
-
-    Args:
-        results: of a bench.
-    """
+    """The seeds of the rows; where rows have different ones, of how many each."""
     rows: dict[tuple[str, str], list[int]] = {}
-    for each in results.grid:
-        if each.group != RATES:
-            rows.setdefault((each.group, each.row), []).append(each.seed)
+    for cell in results.grid:
+        if cell.group != RATES:
+            rows.setdefault((cell.group, cell.row), []).append(cell.seed)
     counts = Counter(", ".join(map(str, seeds)) for seeds in rows.values())
     if len(counts) < 2:
         return "".join(counts)
-    return "; ".join(f"{seeds} ({_rows(count)})" for seeds, count in counts.most_common())
-
-
-def _rows(count: int) -> str:
-    return f"{count} row{'' if count == 1 else 's'}"
+    return "; ".join(
+        f"{seeds} ({count} row{'' if count == 1 else 's'})" for seeds, count in counts.most_common()
+    )
 
 
 # -- claims ---------------------------------------------------------------------------------------
@@ -262,15 +239,15 @@ def _shown(finding: Finding) -> Shown:
     """A finding as the report shows it; of several tests, each on a line."""
     claim = finding.claim
     label = claim.text + (" (the paper's settings)" if "paper's settings" in claim.name else "")
-    lines = [f"{each.what}: {each.shown()[0]}" for each in finding.tests]
+    lines = [f"{test.what}: {test.shown()[0]}" for test in finding.tests]
     return Shown(
         claim=label,
         statistic=claim.statistic,
         verdict=finding.outcome,
         estimate="\n".join(lines) or finding.reason,
-        interval="\n".join(f"{each.shown()[1]}, {each.verdict}" for each in finding.tests),
+        interval="\n".join(f"{test.shown()[1]}, {test.verdict}" for test in finding.tests),
         few_seeds=finding.few_seeds,
-        keys=tuple(dict.fromkeys(key for each in finding.tests for key in each.keys)),
+        keys=tuple(dict.fromkeys(key for test in finding.tests for key in test.keys)),
         where=claim.where,
     )
 
@@ -279,51 +256,37 @@ def _write_claims(target: Path, findings: Sequence[Finding], caveats: Sequence[s
     """The ledger for machines, and for people."""
     plain = [
         {
-            "claim": each.claim.name,
-            "text": each.claim.text,
-            "where": each.claim.where,
-            "statistic": each.claim.statistic,
-            "verdict": each.outcome,
-            "few_seeds": each.few_seeds,
-            "reason": each.reason,
+            "claim": finding.claim.name,
+            "text": finding.claim.text,
+            "where": finding.claim.where,
+            "statistic": finding.claim.statistic,
+            "verdict": finding.outcome,
+            "few_seeds": finding.few_seeds,
+            "reason": finding.reason,
             "tests": [
                 {
                     "what": test.what,
                     "estimate": test.difference.estimate,
-                    "low": None if (i := test.difference.interval) is None else i.low,
-                    "high": None if i is None else i.high,
+                    "low": None if (ends := test.difference.interval) is None else ends.low,
+                    "high": None if ends is None else ends.high,
                     "seeds": test.difference.n,
                     "verdict": test.verdict,
                     "runs": list(test.keys),
                 }
-                for test in each.tests
+                for test in finding.tests
             ],
         }
-        for each in findings
+        for finding in findings
     ]
     write_atomically(target / "claims.json", to_json(plain, indent=1).encode() + b"\n")
-    write_atomically(target / "claims.md", _claims_table(findings, caveats).encode())
-
-
-def _claims_table(findings: Sequence[Finding], caveats: Sequence[str]) -> str:
-    lines = [
-        "# Claims",
-        "",
-        RULE,
-        "",
-        *(line for each in caveats for line in (each, "")),
-        "| claim | where | statistic | verdict | tests: estimate [95 % interval] |",
-        "|---|---|---|---|---|",
-    ]
-    for each in findings:
-        shown = _shown(each)
-        estimates = shown.estimate.split("\n")
-        intervals = shown.interval.split("\n")
-        tests = "<br>".join(
-            " ".join(part for part in pair if part)
-            for pair in zip(estimates, intervals, strict=False)
-        )
-        verdict = each.outcome + (f" ({FEW_SEEDS})" if each.few_seeds else "")
-        cells = [shown.claim, shown.where, shown.statistic, verdict, tests or each.reason]
+    lines = ["# Claims", "", RULE, "", *(line for caveat in caveats for line in (caveat, ""))]
+    lines += ["| claim | where | statistic | verdict | tests: estimate [95 % interval] |"]
+    lines += ["|---|---|---|---|---|"]
+    for finding in findings:
+        shown = _shown(finding)
+        pairs = shown.tests if finding.tests else []
+        tests = "<br>".join(" ".join(part for part in pair if part) for pair in pairs)
+        verdict = finding.outcome + (f" ({FEW_SEEDS})" if finding.few_seeds else "")
+        cells = [shown.claim, shown.where, shown.statistic, verdict, tests or finding.reason]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+    write_atomically(target / "claims.md", "\n".join([*lines, ""]).encode())

@@ -17,7 +17,7 @@ from gemfi_bench.grid import MAIN
 from gemfi_bench.protocol import SEEN
 from gemfi_bench.record_file import RecordFile, RunRecord, Sets, read_arrays
 from gemfi_bench.runner import GRID, PROTOCOL, read_protocol
-from gemfi_bench.table import Value
+from gemfi_bench.tabular import Value
 
 OVERHEAD: Final = "overhead.json"
 

@@ -19,10 +19,10 @@ import torch
 
 from gemfi import metrics
 from gemfi._config import check_choice, check_int, check_number, check_seed
-from gemfi.diagnostics.measures import rank_correlation
+from gemfi.diagnosis import rank_correlation
 from gemfi.errors import InputError
 from gemfi.metrics import Floats, Ints, Values
-from gemfi_bench.table import Better
+from gemfi_bench.tabular import Better
 
 Detection = Literal["auroc", "aupr_id", "aupr_ood"]
 Outcome = Literal["supported", "refuted", "undecided"]

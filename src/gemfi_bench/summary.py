@@ -9,10 +9,10 @@ from functools import partial
 from gemfi_bench.claims import Finding
 from gemfi_bench.claims.ledger import OURS
 from gemfi_bench.protocol import SEEN
-from gemfi_bench.report.content import VERDICTS
+from gemfi_bench.report import VERDICTS
 from gemfi_bench.results import Pick, Results, mean_of, of_set, of_test
 from gemfi_bench.style import method_label
-from gemfi_bench.table import Better, Value
+from gemfi_bench.tabular import Better, Value
 
 _OURS = "gem-fi"
 
@@ -23,7 +23,7 @@ def summary(results: Results, findings: Sequence[Finding]) -> list[str]:
 
 
 def _progress(results: Results) -> list[str]:
-    planned = {each.key for each in results.grid}
+    planned = {cell.key for cell in results.grid}
     done = planned & results.records.keys()
     text = f"{len(done):,} of {len(planned):,} runs are done."
     if len(done) < len(planned):
@@ -34,12 +34,12 @@ def _progress(results: Results) -> list[str]:
 def _ledger(findings: Sequence[Finding]) -> list[str]:
     said = []
     for whose, ours in (("tests of the paper's claims", False), ("claims of ours", True)):
-        chosen = [each for each in findings if (each.claim.where == OURS) == ours]
-        counts = Counter(str(each.outcome) for each in chosen)
+        judged = [finding for finding in findings if (finding.claim.where == OURS) == ours]
+        counts = Counter(str(finding.outcome) for finding in judged)
         parts = [f"{counts[name]} {name}" for name in VERDICTS if counts[name]]
-        if chosen:
-            said.append(f"Of {len(chosen)} {whose}: {', '.join(parts)}.")
-    few = sum(each.few_seeds for each in findings)
+        if judged:
+            said.append(f"Of {len(judged)} {whose}: {', '.join(parts)}.")
+    few = sum(finding.few_seeds for finding in findings)
     if few:
         said.append(f"{few} have tests on fewer than three seeds, which decide nothing.")
     return [" ".join(said)] if said else []
@@ -47,7 +47,7 @@ def _ledger(findings: Sequence[Finding]) -> list[str]:
 
 def _places(results: Results) -> list[str]:
     """Where GEM-FI stands among the methods, by a few numbers."""
-    found = []
+    sentences = []
     for words, pick, better, digits in _numbers(results):
         values = {
             row: value for row in results.rows() if (value := results.value(row, pick)) is not None
@@ -59,8 +59,8 @@ def _places(results: Results) -> list[str]:
         text = f"{words}: GEM-FI {_shown(values[_OURS], digits)}, place {place} of {len(ranked)}"
         if best != _OURS:
             text += f"; the first is {method_label(best)} with {_shown(values[best], digits)}"
-        found.append(f"{text}.")
-    return found
+        sentences.append(f"{text}.")
+    return sentences
 
 
 def _rank(values: Mapping[str, Value], better: Better, row: str) -> tuple[bool, float]:

@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gemfi import diagnostics, losses, metrics, scores
+from gemfi import diagnosis, losses, metrics, scores
 from gemfi._config import with_settings
 from gemfi.belief import Belief
 from gemfi.data import TASKS, Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.density import ClassGaussians
+from gemfi.detectors import knn_distance
 from gemfi.methods import METHODS
 from gemfi.methods.gem_modules import in_space
 from gemfi.methods.gem_paper import PAPER_PRESETS
@@ -288,25 +289,25 @@ def measure(model: Model, data: Data) -> dict[str, Any]:
     belief = model.predict(inside)
     reference = model.embed(train.x[:20_000])
     z = model.embed(inside)
-    distance = diagnostics.knn_distance(z, reference).to(torch.float64)
+    distance = knn_distance(z, reference).to(torch.float64)
     gaussians = _gaussians(model, train)
     base = _scores(belief, z, distance, gaussians)
     found: dict[str, Any] = {
         "id": metrics.classification_metrics(belief.log_probs(), inside.labels),
-        "id_support": asdict(diagnostics.support(belief, distance)),
-        "id_heads": asdict(diagnostics.heads(belief)),
+        "id_support": asdict(diagnosis.support(belief, distance)),
+        "id_heads": asdict(diagnosis.heads(belief)),
         "evidence_by_class": _by_class(belief, inside),
         "ood": {},
     }
     for key, split in data.outside.items():
         outside, other = model.predict(split), model.embed(split)
-        far = diagnostics.knn_distance(other, reference).to(torch.float64)
+        far = knn_distance(other, reference).to(torch.float64)
         values = _scores(outside, other, far, gaussians)
         everything = Belief.cat([belief, outside])
         found["ood"][key] = {
             "auroc": {n: metrics.ood_metrics(base[n], values[n])["auroc"] for n in base},
-            "support": asdict(diagnostics.support(everything, torch.cat([distance, far]))),
-            "heads": asdict(diagnostics.heads(outside)),
+            "support": asdict(diagnosis.support(everything, torch.cat([distance, far]))),
+            "heads": asdict(diagnosis.heads(outside)),
         }
     return found
 

@@ -20,9 +20,9 @@ from gemfi_bench.record_file import Sets
 from gemfi_bench.results import Results
 from gemfi_bench.runner import PROTOCOL
 from gemfi_bench.summary import summary
-from gemfi_bench.table import Value
 from gemfi_bench.tables import TABLES
 from gemfi_bench.tables.common import set_title
+from gemfi_bench.tabular import Value
 from gemfi_bench.unavailable import Unavailable
 from support.benches import CHOSEN, detected, made_results
 

@@ -21,7 +21,7 @@ from gemfi_bench.record_file import Sets
 from gemfi_bench.resampling import Draw, over_samples
 from gemfi_bench.results import Results
 from gemfi_bench.statistics import Difference, Interval
-from gemfi_bench.tables.heads import conditions
+from gemfi_bench.tables.diagnostics import conditions
 from gemfi_bench.unavailable import Unavailable
 from support.benches import classified, detected, made_results
 

@@ -12,7 +12,7 @@ from gemfi_bench.comparison import comparisons
 from gemfi_bench.grid import MAIN
 from gemfi_bench.protocol import Shift
 from gemfi_bench.results import Results
-from gemfi_bench.table import Table, Value
+from gemfi_bench.tabular import Table, Value
 from support.benches import made_results
 
 

@@ -23,7 +23,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from gemfi import metrics
 from gemfi._drawing import styled
 from gemfi.metrics import Floats
-from gemfi_bench.figures import common, curves, distributions, measured
+from gemfi_bench.figures import FIGURES, common, curves
 from gemfi_bench.figures.common import FAR, ID, NEAR, OTHER
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -45,7 +45,7 @@ Drawn = Callable[[str], Figure]
 @pytest.fixture(scope="module")
 def drawn(small_results: Results) -> Drawn:
     """Draws the figure of a label, once."""
-    return cache(lambda label: measured.FIGURES_A[label].draw(small_results))
+    return cache(lambda label: FIGURES[label].draw(small_results))
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def together(*parts: Floats) -> tuple[Floats, Floats]:
 
 class TestEveryFigure:
     def test_the_labels_are_those_of_the_paper(self) -> None:
-        assert list(measured.FIGURES_A) == LABELS
-        for entry in measured.FIGURES_A.values():
+        assert set(LABELS) <= set(FIGURES)
+        for entry in (FIGURES[label] for label in LABELS):
             assert len(entry.title) < 60
             assert entry.caption.endswith(".")
             assert "seed" in entry.caption
@@ -105,26 +105,24 @@ class TestEveryFigure:
             along = min(a.y1, b.y1) - max(a.y0, b.y0)
             assert min(across, along) < 2, f"{one!r} and {other!r}"
 
-    def test_users_settings_change_nothing_and_are_kept(self) -> None:
-        boxes = {group: RNG.normal(size=50) for group in (ID, NEAR, FAR)}
-        panel = {"evidence": [distributions.Boxes("a", "red", boxes)]}
-        usual = png(distributions.draw_boxes(panel))
+    def test_users_settings_change_nothing_and_are_kept(self, small_results: Results) -> None:
+        usual = png(FIGURES["boxplots"].draw(small_results))
         with mpl.rc_context({"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9}):
             before = dict(mpl.rcParams)
-            assert png(distributions.draw_boxes(panel)) == usual
+            assert png(FIGURES["boxplots"].draw(small_results)) == usual
             assert dict(mpl.rcParams) == before
 
     @pytest.mark.parametrize("label", LABELS)
     def test_without_runs_it_says_so(self, empty_results: Results, label: str) -> None:
         with pytest.raises(Unavailable, match=r"no run of .* is here with its arrays|no OOD set"):
-            measured.FIGURES_A[label].draw(empty_results)
+            FIGURES[label].draw(empty_results)
 
     def test_without_arrays_it_says_so(
         self, small_folder: Path, tmp_path: Path, empty_results: Results
     ) -> None:
         shutil.copy(small_folder / "records.jsonl", tmp_path / "records.jsonl")
         with pytest.raises(Unavailable, match=r"no run of GEM-FI is here with its arrays"):
-            measured.FIGURES_A["hist-ood"].draw(Results(tmp_path))
+            FIGURES["hist-ood"].draw(Results(tmp_path))
 
 
 def placed_texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
@@ -223,7 +221,7 @@ class TestCommon:
     ) -> None:
         assert not any("absent" in each for each in words(drawn("hist-ood")))
         monkeypatch.setattr(Results, "is_absent", lambda _, name: name in FAR_SETS[1:])
-        figure = measured.FIGURES_A["hist-ood"].draw(small_results)
+        figure = FIGURES["hist-ood"].draw(small_results)
         assert "data absent: inverted, shuffled" in words(figure)
         figure.draw_without_rendering()
         note = next(each for each in figure.texts if "absent" in each.get_text())
@@ -247,7 +245,7 @@ class TestCommon:
         monkeypatch.setattr(Results, "is_absent", lambda _, name: name in absent)
         twin = small_results.watched()
         twin.protocol = replace(twin.protocol, seen=("digits-8-9",))
-        assert said in words(measured.FIGURES_A["hist-ood"].draw(twin))
+        assert said in words(FIGURES["hist-ood"].draw(twin))
 
     @pytest.mark.parametrize("label", ["reliability_id", "roc-curves"])
     def test_rows_without_arrays_are_named_at_the_foot(
@@ -256,7 +254,7 @@ class TestCommon:
         gone = [run.key for run in small_results.runs("edl")]
         gone.append(small_results.runs("daedl")[0].key)
         monkeypatch.setattr(Results, "has_arrays", lambda _, run: run.key not in gone)
-        figure = measured.FIGURES_A[label].draw(small_results.watched())
+        figure = FIGURES[label].draw(small_results.watched())
         assert "arrays absent: EDL, DAEDL (1 of 2 runs)" in words(figure)
         figure.draw_without_rendering()
         texts = {each.get_text(): each.get_window_extent() for each in figure.texts}

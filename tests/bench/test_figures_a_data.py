@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 from gemfi import metrics
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
-from gemfi_bench.figures import calibration, conflict, distributions, scatter, support
+from gemfi_bench.figures import calibration, common, conflict, distributions, scatter, support
 from gemfi_bench.figures.common import FAR, ID, NEAR, needed, shown_row
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -118,9 +118,8 @@ class TestConfidence:
     )
 
     def test_means_are_over_the_runs_that_have_such_predictions(self) -> None:
-        assert self.METHOD.means(True) == pytest.approx([0.85, 0.6])
-        assert self.METHOD.means(False) == pytest.approx([0.4])
-        assert self.METHOD.pooled(True).tolist() == [0.9, 0.8, 0.7, 0.6, 0.5]
+        assert [run.tolist() for run in self.METHOD.by_run(True)] == [[0.9, 0.8], [0.7, 0.6, 0.5]]
+        assert [run.tolist() for run in self.METHOD.by_run(False)] == [[0.4], []]
 
     def test_diamonds_and_numbers(self) -> None:
         (axes,) = calibration.draw_confidence([self.METHOD]).axes
@@ -162,8 +161,9 @@ class TestHistograms:
         np.testing.assert_allclose(plain, plain[0])
 
     def test_a_score_of_zero_can_be_shown(self) -> None:
-        pair = distributions.Pair(NEAR, np.zeros(20), RNG.uniform(0.1, 1, size=20))
-        figure = distributions.draw_histograms({"entropy": {"a": pair}})
+        values = {ID: np.zeros(20), NEAR: RNG.uniform(0.1, 1, size=20)}
+        panel = distributions.Mirrored("entropy", values, "")
+        figure = distributions.draw_histograms({"Entropy": [panel]}, ["a"])
         figure.draw_without_rendering()
         assert figure.axes[0].get_xlim()[0] > 0
 
@@ -186,7 +186,7 @@ class TestHistograms:
         [(1.0, "1"), (0.003, "0.003"), (1e-5, "$10^{-5}$"), (3e-5, "3·$10^{-5}$"), (0.0, "")],
     )
     def test_numbers_of_a_logarithmic_axis(self, value: float, text: str) -> None:
-        assert distributions.power_text(value) == text
+        assert common.power_text(value) == text
 
 
 class TestBoxes:
@@ -214,7 +214,7 @@ class TestBoxes:
         assert np.isfinite([low, high]).all()
         figure = distributions.draw_boxes({"evidence": [method]})
         figure.draw_without_rendering()  # no warning
-        assert distributions.finite_range("entropy", [method])[0] == distributions.LEAST
+        assert distributions.finite_range("entropy", [method])[0] == common.LEAST
 
     @pytest.mark.parametrize(("others", "name"), [(3, "GEM-FI"), (4, "GEM-\nFI")])
     def test_names_are_broken_where_many_stand_beside_each_other(
@@ -282,7 +282,7 @@ class TestSupport:
 
     def test_a_trend_is_mean_and_range_over_seeds(self, small_results: Results) -> None:
         row = shown_row(small_results, "daedl")
-        found = support.trend(small_results, row, FAR_SETS, score("entropy"))
+        found = support.trend(small_results, row, FAR_SETS, support.score("entropy"))
         assert found is not None
         runs = [
             support.binned(
@@ -332,7 +332,7 @@ class TestSupport:
         assert len(figure.axes) == 2 * 3
         assert [len(axes.lines) for axes in figure.axes] == [5] * 6
         row = shown_row(small_results)
-        expected = support.trend(small_results, row, ["digits-8-9"], score("max_prob"))
+        expected = support.trend(small_results, row, ["digits-8-9"], support.score("max_prob"))
         assert expected is not None
         line = figure.axes[4].lines[-1]  # near OOD, GEM-FI is drawn last
         np.testing.assert_array_equal(line.get_ydata(), expected.mean)
@@ -345,10 +345,6 @@ class TestSupport:
         lines = drawn(support.energy).axes[0].lines
         assert [each.get_linestyle() for each in lines].count("-") == 3
         assert len(lines) == 5
-
-
-def score(name: str) -> support.Measure:
-    return lambda results, run, names: needed(results, run, names, f"score/{name}")
 
 
 class TestConflict:

@@ -16,22 +16,32 @@ from gemfi.errors import InputError
 from gemfi.methods import PAPER_PRESETS, PRESETS, GEMConfig
 from gemfi.methods.daedl import DAEDLConfig
 from gemfi.methods.gem import GEM
+from gemfi.methods.gem_paper import PaperConfig, as_paper
 from gemfi.model import Model, build_model
 from gemfi.outliers import NONE, VOS
-from gemfi_bench.figures import FIGURES, architecture, diagram
-from gemfi_bench.figures.diagram import Arrow, Box, Diagram
-from gemfi_bench.figures.layers import layer_lines, norms_line, power, sample_line, sizes_line
+from gemfi_bench.figures import FIGURES, architecture
+from gemfi_bench.figures.architecture import (
+    PAGE_WIDTH,
+    Box,
+    Diagram,
+    draw_diagrams,
+    fitting,
+    layer_lines,
+    norms_line,
+    sample_line,
+    sizes_line,
+)
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
 
-OURS = PRESETS["gem-fi"]
-BARE = replace(OURS, core=False, ebm=False, mix=False, fi_reg=False, rho="none")
+OURS = as_paper(PRESETS["gem-fi"])  # with the switches of the paper
+OFF = {"ebm_weight": 0.0, "ebm_outlier_weight": 0.0}
+BARE = replace(OURS, core=False, num_components=1, fi_reg_weight=0.0, rho="none", **OFF)
 
 
 def gem(config: GEMConfig = OURS, **options: Any) -> Model:
-    return build_model(
-        "gem-fi", "mlp", 5, config=config, **{"in_features": 3, "width": 8} | options
-    )
+    method = "gem-paper" if isinstance(config, PaperConfig) else "gem-fi"
+    return build_model(method, "mlp", 5, config=config, **{"in_features": 3, "width": 8} | options)
 
 
 def boxes(config: GEMConfig = OURS) -> dict[str, Box]:
@@ -39,17 +49,18 @@ def boxes(config: GEMConfig = OURS) -> dict[str, Box]:
 
 
 def arrows(config: GEMConfig) -> set[tuple[str, str]]:
-    return {(each.source, each.target) for each in architecture.gem_diagram(gem(config)).arrows}
+    return set(architecture.gem_diagram(gem(config)).arrows)
 
 
 CONFIGS = {
-    "ours": OURS,
+    "ours": PRESETS["gem-fi"],
+    "ours with switches": OURS,
     "core": PRESETS["gem-core"],
     "paper": PAPER_PRESETS["gem-fi"],
     "bare": BARE,
-    "many": replace(PAPER_PRESETS["gem-fi"], num_components=12, sizes="released", gate="evidence"),
-    "unscaled": replace(OURS, rho="none", energy_source="gmm"),
-    "no energy": replace(OURS, core=False, ebm=False),
+    "many": replace(PAPER_PRESETS["gem-fi"], num_components=12, sizes="released", gate="logit"),
+    "unscaled": replace(OURS, rho="none"),
+    "no energy": replace(OURS, core=False, **OFF),
 }
 
 
@@ -84,12 +95,6 @@ class TestLayers:
         assert sizes_line(free.heads) == "8–5"
         assert norms_line(free) is None
 
-    @pytest.mark.parametrize(
-        ("value", "told"), [(1e-8, "$10^{-8}$"), (2e-8, "2e-08"), (0.01, "0.01"), (0.0, "0")]
-    )
-    def test_powers(self, value: float, told: str) -> None:
-        assert power(value) == told
-
 
 class TestGEM:
     def test_it_shows_what_is_built(self) -> None:
@@ -114,14 +119,12 @@ class TestGEM:
             ({"gate": "prob"}, "gate", "9–64–5"),
             ({"gate": "logit", "gate_low": 0.2}, "gate", "0.2 to 0.9"),
             ({"gate": "logit"}, "alpha", "s \\odot u"),
-            ({"clip": 7.0}, "alpha", "|u| ≤ 7"),
             ({"sn": True}, "router", "spectral norm ≤ 1"),
             ({"sn": True}, "backbone", "spectral norm ≤ 3"),
-            ({"temperature_learned": False}, "heads", "T fixed"),
             ({"feature_space": "unit"}, "heads", "unit-norm z"),
             ({"density_covariance": "class"}, "density", "shrinkage 0.3"),
             ({"density_space": "raw"}, "density", "raw z"),
-            ({"rho": "minmax", "rho_power": 2.0}, "scaler", "power 2"),
+            ({"rho": "minmax", "rho_floor": 0.2}, "scaler", "at least 0.2"),
             ({"fi_reg_weight": 0.7}, "fisher", "penalty 0.7"),
             ({"outliers": VOS}, "outliers", "outliers: vos"),
             ({"gate": "prob"}, "output", "evidence score"),
@@ -140,12 +143,12 @@ class TestGEM:
     @pytest.mark.parametrize(
         ("changes", "gone"),
         [
-            ({"mix": False}, {"router", "weights"}),
-            ({"rho": "none"}, {"density", "scaler"}),
+            ({"num_components": 1}, {"router", "weights"}),
+            ({"rho": "none"}, {"scaler"}),
             ({"core": False}, {"gate"}),
-            ({"core": False, "ebm": False}, {"gate", "energy", "outliers"}),
-            ({"fi_reg": False, "fi_mod": False}, {"fisher"}),
-            ({"mix": False, "fi_reg": False}, {"router", "weights", "fisher"}),
+            ({"core": False, **OFF}, {"gate", "energy", "outliers"}),
+            ({"fi_reg_weight": 0.0, "fi_mod_strength": 0.0}, {"fisher"}),
+            ({"num_components": 1, "fi_reg_weight": 0.0}, {"router", "weights", "fisher"}),
             ({"outliers": NONE}, {"outliers"}),
         ],
     )
@@ -166,10 +169,7 @@ class TestGEM:
         assert ("density", "output") in arrows(CONFIGS["unscaled"])
 
     @pytest.mark.parametrize("key", ["energy", "router"])
-    def test_the_energy_sees_unit_norm_features_if_it_or_the_heads_do(self, key: str) -> None:
-        raw = replace(OURS, energy_space="raw")
-        assert "unit-norm z" not in boxes(raw)[key].lines
-        assert "unit-norm z" in boxes(replace(raw, feature_space="unit"))[key].lines
+    def test_the_energy_sees_unit_norm_features(self, key: str) -> None:
         assert "unit-norm z" in boxes(OURS)[key].lines
 
     def test_one_head_is_no_mixture(self) -> None:
@@ -177,7 +177,9 @@ class TestGEM:
         assert (found["heads"].title, found["heads"].stack) == ("one head", 1)
         assert found["belief"].title == "Dirichlet"
         assert "prediction" not in boxes(BARE)
-        assert set(boxes(BARE)) == {"x", "backbone", "z", "heads", "alpha", "belief", "output"}
+        assert set(boxes(BARE)) == {
+            "x", "backbone", "z", "heads", "alpha", "belief", "density", "output"
+        }  # fmt: skip
 
     def test_other_methods_are_refused(self) -> None:
         model = build_model("edl", "mlp", 3, in_features=2)
@@ -210,32 +212,33 @@ class TestDrawing:
     @pytest.mark.parametrize("name", CONFIGS)
     def test_boxes_are_apart_and_on_the_page(self, name: str) -> None:
         shown = architecture.gem_diagram(gem(CONFIGS[name]))
-        height = diagram.diagram_height(shown)
-        places = diagram.frames(shown, height)
+        height = shown.height
+        places = shown.frames(height)
         for first, second in combinations(places.values(), 2):
             beside = first.right <= second.left or second.right <= first.left
             above = first.bottom >= second.top or second.bottom >= first.top
             assert beside or above
         for place in places.values():
-            assert place.left < place.right <= diagram.page_width()
+            assert place.left < place.right <= PAGE_WIDTH
             assert -1e-9 <= place.bottom < place.top <= height + 1e-9
 
     @pytest.mark.parametrize("name", CONFIGS)
     def test_arrows_end_at_their_boxes_and_cross_none(self, name: str) -> None:
         shown = architecture.gem_diagram(gem(CONFIGS[name]))
-        for arrow in shown.arrows:
-            source, target = shown.boxes[arrow.source], shown.boxes[arrow.target]
-            if arrow.row is None:
+        for ends in shown.arrows:
+            source, target = (shown.boxes[key] for key in ends)
+            row = shown.row_of(*ends)
+            if row is None:
                 assert source.columns[0] <= target.columns[0] <= source.columns[1]
                 assert 1 in (target.rows[0] - source.rows[1], source.rows[0] - target.rows[1])
                 continue
             for box in (source, target):
-                assert box.rows[0] <= arrow.row <= box.rows[1]
+                assert box.rows[0] <= row <= box.rows[1]
             passed = [
                 box
                 for box in shown.boxes.values()
                 if source.columns[1] < box.columns[0] < target.columns[0]
-                and box.rows[0] <= arrow.row <= box.rows[1]
+                and box.rows[0] <= row <= box.rows[1]
             ]
             assert passed == []
 
@@ -243,7 +246,7 @@ class TestDrawing:
     def test_every_text_is_inside_its_box_and_large_enough(self, name: str) -> None:
         model = gem(CONFIGS[name])
         with styled():
-            figure = diagram.draw_diagrams({"title": architecture.gem_diagram(model)})
+            figure = draw_diagrams({"title": architecture.gem_diagram(model)})
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
         renderer: Any = canvas.get_renderer()
@@ -254,7 +257,8 @@ class TestDrawing:
             if isinstance(patch, FancyBboxPatch)
         ]
         centred = [text for text in axes.texts if text.get_ha() == "center"]
-        assert len(centred) == len(architecture.gem_diagram(model).texts())
+        boxes = architecture.gem_diagram(model).boxes.values()
+        assert len(centred) == sum(1 + len(box.lines) for box in boxes)
         for text in centred:
             extent = text.get_window_extent(renderer)
             assert text.get_fontsize() >= 5.4, text.get_text()
@@ -265,16 +269,18 @@ class TestDrawing:
             ), text.get_text()  # fmt: skip
 
     def test_a_long_text_is_made_smaller(self) -> None:
-        assert diagram.fitting("short", 6.0, 2.0) == 6.0
-        smaller = diagram.fitting("a text that is rather long", 6.0, 1.0)
+        assert fitting("short", 6.0, 2.0) == 6.0
+        smaller = fitting("a text that is rather long", 6.0, 1.0)
         assert 4.5 < smaller < 6.0
-        assert diagram.fitting("a text that is rather long", smaller, 1.0) == pytest.approx(
+        assert fitting("a text that is rather long", smaller, 1.0) == pytest.approx(
             smaller, rel=0.01
         )
 
     def test_an_arrow_needs_its_boxes(self) -> None:
+        diagram = Diagram()
+        diagram.add("a", "a", 0, 0)
         with pytest.raises(InputError, match="an arrow leads to 'b', which is no box"):
-            Diagram({"a": Box("a", (0, 0), (0, 0))}, [Arrow("a", "b", 0)])
+            diagram.connect("a", "b")
 
 
 class TestFromRecords:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,16 @@ from gemfi import metrics, scores
 from gemfi._files import hold_lock
 from gemfi.belief import Belief
 from gemfi.errors import InputError
-from gemfi.runs import Run, RunSpec
+from gemfi.runs import RunSpec
 from gemfi_bench import toys
-from gemfi_bench.demo.runner import TOY_GEM
 from gemfi_bench.figures import (
     FIGURES,
-    ORDER,
     PARENT,
     embedding,
     pictures,
     save,
     simplex,
 )
-from gemfi_bench.figures import toys as toy_figures
 from gemfi_bench.figures.common import FAMILY
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
@@ -61,8 +57,8 @@ def without(results: Results, method: str) -> Results:
 class TestFigures:
     def test_every_label_of_the_paper_has_a_figure(self) -> None:
         assert set(PAPER) <= set(FIGURES) | set(PARENT)
-        assert [label for label in PAPER if label in FIGURES] == list(ORDER)
-        assert list(FIGURES)[: len(ORDER)] == list(ORDER)
+        of_paper = [label for label in PAPER if label in FIGURES]
+        assert list(FIGURES)[: len(of_paper)] == of_paper
         assert set(PARENT.values()) <= set(FIGURES)
         assert not set(PARENT) & set(FIGURES)
 
@@ -129,66 +125,65 @@ class TestSave:
 # -- toys -----------------------------------------------------------------------------------------
 
 
+def small_spec(plan: toys.Plan) -> RunSpec:
+    """The specification of a toy with a smaller network and two epochs."""
+    spec = SPEC_OF(plan)
+    return replace(
+        spec,
+        backbone_options={**spec.backbone_options, "width": 16, "depth": 1},
+        train=replace(spec.train, epochs=2, batch_size=256, learning_rate=0.02),
+    )
+
+
+SPEC_OF = toys.spec_of
+
+
 @pytest.fixture(scope="module")
-def small_specs() -> dict[toys.Toy, RunSpec]:
-    def smaller(spec: RunSpec) -> RunSpec:
-        return replace(
-            spec,
-            backbone_options={**spec.backbone_options, "width": 16, "depth": 1},
-            train=replace(spec.train, epochs=2, batch_size=256, learning_rate=0.02),
-        )
-
-    return {toy: smaller(spec) for toy, spec in toys.toy_specs().items()}
-
-
-@pytest.fixture(scope="module")
-def toy_folder(
-    small_specs: dict[toys.Toy, RunSpec], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toys")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(toys, "toy_specs", lambda: small_specs)
-        toys.toy_runs(folder, progress=False)
+        patch.setattr(toys, "spec_of", small_spec)
+        toys.train_toys(folder, progress=False)
     return folder
 
 
 @pytest.fixture
-def _small(monkeypatch: pytest.MonkeyPatch, small_specs: dict[toys.Toy, RunSpec]) -> Iterator[None]:
-    monkeypatch.setattr(toys, "toy_specs", lambda: small_specs)
-    return
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toys, "spec_of", small_spec)
 
 
 def results_in(folder: Path) -> Results:
     """Results of which nothing but the folder is looked at."""
     results = object.__new__(Results)
-    results.folder = folder
+    results.folder, results.lacking = folder, {}
     return results
 
 
 class TestToys:
     def test_the_specs_are_those_of_the_demo(self) -> None:
-        specs = toys.toy_specs()
-        assert [f"{task} {method}" for task, method in specs] == [
+        plans = toys.toy_plans()
+        assert set(plans) <= set(toys.PLANS)
+        assert [f"{plan.task} {plan.method}" for plan in plans] == [
             "two-moons edl",
             "two-moons daedl",
             "two-moons gem-fi",
             "line daedl",
             "line gem-fi",
         ]
-        for (task, method), spec in specs.items():
-            assert (spec.task, spec.method, spec.backbone) == (task, method, "mlp")
-            assert spec.backbone_options["in_features"] == {"two-moons": 2, "line": 1}[task]
+        for plan in plans:
+            spec = toys.spec_of(plan)
+            assert (spec.task, spec.method, spec.backbone) == (plan.task, plan.method, "mlp")
+            assert spec.backbone_options["in_features"] == {"two-moons": 2, "line": 1}[plan.task]
             assert spec.backbone_options["spectral"]["kind"] == "soft"
-        assert specs["line", "gem-fi"].head == TOY_GEM
+        assert toys.spec_of(plans[-1]).head == toys.TOY_GEM
 
     @pytest.mark.usefixtures("_small")
     def test_runs_are_trained_once(self, toy_folder: Path) -> None:
         files = sorted(toy_folder.glob("runs/*/checkpoint.safetensors"))
         before = [path.stat().st_mtime_ns for path in files]
-        runs = toys.toy_runs(toy_folder, progress=False)
-        assert len(files) == len(runs) == len(toys.TOYS)
+        toys.train_toys(toy_folder, progress=False)
+        assert len(files) == len(toys.toy_plans())
         assert [path.stat().st_mtime_ns for path in files] == before
-        assert all(isinstance(run, Run) for run in runs.values())
 
     def test_two_processes_take_turns(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -196,7 +191,7 @@ class TestToys:
         """One that came second was once told that another is training, and failed."""
         begun = threading.Event()
         monkeypatch.setattr(toys, "train_run", lambda *_, **__: begun.set())
-        thread = threading.Thread(target=toys.toy_runs, args=(tmp_path,))
+        thread = threading.Thread(target=toys.train_toys, args=(tmp_path,))
         with hold_lock(tmp_path / toys._LOCK):
             thread.start()
             assert not begun.wait(1.0)
@@ -214,7 +209,7 @@ class TestToys:
         figure = FIGURES["moons-2d"].draw(results_in(toy_folder))
         assert figure.get_figwidth() == pytest.approx(6.8)
         panels = figure.axes[:6]
-        runs = toy_figures.judged_toys(toy_folder, "two-moons")
+        runs = toys.trained_toys(toy_folder, "two-moons")
         assert [run.plan.method for run in runs] == ["edl", "daedl", "gem-fi"]
         for run, panel in zip(runs, panels, strict=False):
             (image,) = panel.images
@@ -242,12 +237,12 @@ class TestToys:
         figure = FIGURES["moons-toy-1d"].draw(results_in(toy_folder))
         assert len(figure.axes) == 6
         top = figure.axes[1]  # GEM-FI
-        run = toy_figures.judged_toys(toy_folder, "line")[1]
+        run = toys.trained_toys(toy_folder, "line")[1]
         curve = top.lines[1]
         x = torch.from_numpy(np.array(curve.get_xdata())).float()
         expected = run.model.predict(x[:, None]).probs()[:, 1]
         assert np.allclose(np.array(curve.get_ydata()), expected.numpy())
-        assert len(top.collections) == TOY_GEM.components  # a line a head
+        assert len(top.collections) == toys.TOY_GEM.num_components  # a line a head
 
 
 # -- simplices ------------------------------------------------------------------------------------
@@ -333,7 +328,7 @@ class TestSimplex:
         assert inside.shape == (26, 30)
         assert inside.mean() == pytest.approx(0.5, abs=0.03)
         row, column = np.argwhere(inside)[7]
-        at = simplex.on_plane(points[7])
+        at = points[7] @ simplex._CORNERS
         assert at == pytest.approx([(column + 0.5) / 30, (row + 0.5) / 26 * np.sqrt(3) / 2])
 
     def test_inputs_and_classes_are_chosen_by_all_methods(self) -> None:

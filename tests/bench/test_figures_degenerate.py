@@ -15,7 +15,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from gemfi._files import to_json
-from gemfi_bench.figures import FIGURES, distributions
+from gemfi_bench.figures import FIGURES, common
 from gemfi_bench.record_file import RECORDS, Sets, read_arrays, write_arrays
 from gemfi_bench.results import Results
 from gemfi_bench.runner import GRID, PROTOCOL
@@ -94,5 +94,5 @@ def test_every_figure_is_drawn_or_says_why_not(
 def test_a_logarithmic_axis_of_any_length_has_ticks(ticks: int, length: float) -> None:
     axes = Figure().subplots()
     axes.set(xlim=(0.01, 0.01 * length * 1.001))
-    distributions.log_axis(axes, "x", (0.01, 0.01 * length), ticks)
+    common.log_axis(axes, "x", (0.01, 0.01 * length), ticks)
     axes.figure.draw_without_rendering()

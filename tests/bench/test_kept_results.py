@@ -14,7 +14,7 @@ from gemfi_bench.claims import CLAIMS, ledger
 from gemfi_bench.claims.meanings import ROUTED
 from gemfi_bench.manifest import MANIFEST, PAPER_FIGURES, PAPER_TABLES
 from gemfi_bench.record_file import RecordFile
-from gemfi_bench.report.content import FEW_SEEDS
+from gemfi_bench.report import FEW_SEEDS
 from gemfi_bench.results import Results, of_set
 from gemfi_bench.statistics import SEEDS_NEEDED, Difference, Interval, verdict
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from gemfi.data import TASKS, Task
-from gemfi_bench import render
+from gemfi_bench import formats
 from gemfi_bench.grid import MAIN, RATES, Cell
+from gemfi_bench.latex import latex
 from gemfi_bench.protocol import Contestant, Protocol, Rates
 from gemfi_bench.record_file import RecordFile, RunRecord
 from gemfi_bench.results import of_shift, of_test
 from gemfi_bench.runner import Bench
 from gemfi_bench.summary import summary
-from gemfi_bench.table import Column, Row, Table, Value, marks
 from gemfi_bench.tables import classification
-from gemfi_bench.tables.arrays import measured, measured_cell
-from gemfi_bench.tables.common import Origin
+from gemfi_bench.tables.common import Measured, Source
+from gemfi_bench.tabular import Column, Row, Table, Value, marks
 from support.benches import classified, made_results
 
 INFINITE = "1 of 2 runs: the others have no such number, or an infinite one"
@@ -40,7 +40,7 @@ def test_a_mean_that_is_without_a_run_says_so(tmp_path: Path) -> None:
 def test_every_form_of_a_table_has_the_remark(tmp_path: Path) -> None:
     rows = {(MAIN, "softmax"): [scored(nll=math.inf), scored(nll=0.5)]}
     table = classification.classification(made_results(tmp_path, rows))
-    for form in (render.markdown, render.csv, render.latex, render.html):
+    for form in (formats.markdown, formats.csv, latex, formats.html):
         assert INFINITE in form(table)
 
 
@@ -93,11 +93,9 @@ def test_a_mean_over_corruptions_is_over_all_of_them(tmp_path: Path) -> None:
 def test_numbers_from_arrays_say_it_too(tmp_path: Path) -> None:
     rows, arrays = (MAIN, "edl"), [{"test": {"a": np.float32([at])}} for at in (1, 2, 3)]
     results = made_results(tmp_path, {rows: [classified()] * 3}, {rows: arrays})
-    source = Origin("EDL", "edl")
-    found = measured(
-        results, source, lambda sets: {"a": [math.nan, 2.0, 4.0][int(sets["test"]["a"][0]) - 1]}
-    )
-    cell = measured_cell(results, source, found, "a")
+    source = Source(results, "EDL", "edl")
+    values = [math.nan, 2.0, 4.0]
+    cell = Measured(source, lambda sets: {"a": values[int(sets["test"]["a"][0]) - 1]}).cell("a")
     assert isinstance(cell, Value)
     assert (cell.mean, cell.n, cell.missing, cell.unseen) == (3.0, 2, 1, 0)
 
@@ -106,9 +104,8 @@ def test_a_run_without_arrays_is_told_from_one_without_the_number(tmp_path: Path
     rows, arrays = (MAIN, "edl"), [{"test": {"a": np.float32([at])}} for at in (1, 2, 3)]
     results = made_results(tmp_path, {rows: [classified()] * 3}, {rows: arrays})
     results.file.arrays(results.runs("edl")[0].key).unlink()
-    source = Origin("EDL", "edl")
-    found = measured(results, source, lambda sets: {"a": float(sets["test"]["a"][0])})
-    cell = measured_cell(results, source, found, "a")
+    source = Source(results, "EDL", "edl")
+    cell = Measured(source, lambda sets: {"a": float(sets["test"]["a"][0])}).cell("a")
     assert isinstance(cell, Value)
     assert (cell.mean, cell.n, cell.missing, cell.unseen) == (2.5, 2, 0, 1)
     assert cell.remark == "2 of 3 runs: the arrays of the others are not here"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from gemfi.data import TASKS, Task
 from gemfi.detectors import observe
 from gemfi.errors import RoleError
 from gemfi.methods import GEMConfig
+from gemfi.methods.gem_paper import as_paper
 from gemfi.model import Model, build_model
 from gemfi_bench.observation import observed_arrays, parts, training_bank
 
@@ -22,8 +25,8 @@ def task() -> Task:
 @pytest.fixture(scope="module")
 def model(task: Task) -> Model:
     torch.manual_seed(0)
-    config = GEMConfig(num_components=3, gate="prob")
-    built = build_model("gem-fi", "convnet", 7, config=config, size=8, channels=4).eval()
+    config = replace(as_paper(GEMConfig()), gate="prob")
+    built = build_model("gem-paper", "convnet", 7, config=config, size=8, channels=4).eval()
     z = built.embed(task.train.x)
     built.head.fit_statistics([(z, task.train.labels)], [(z, task.train.labels)])
     return built

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from gemfi.errors import InputError
-from gemfi_bench import render
-from gemfi_bench.report import Claim, Content, FigureFile, Missing, page, sections
-from gemfi_bench.report.sections import LARGEST_SVG
-from gemfi_bench.table import Column, Row, Table, Value
+from gemfi_bench import formats
+from gemfi_bench.report import LARGEST_SVG, Claim, Content, FigureFile, Missing, page
+from gemfi_bench.tabular import Column, Row, Table, Value
 from support.html import Element, read
 from support.reports import (
     CLAIMS,
@@ -145,7 +144,7 @@ def test_the_ledger_shows_each_claim_with_its_verdict(tree: Element) -> None:
 
 def test_our_own_claims_are_counted_apart() -> None:
     claims = [Claim("theirs", "s", "refuted", where="Table 2"), Claim("ours", "s", "supported")]
-    found = read(sections.ledger([claims[0], replace(claims[1], where="ours")]))
+    found = read(page(Content("t", claims=[claims[0], replace(claims[1], where="ours")])))
     tallies = [[each.text for each in one.all("li")] for one in found.all("ul", "tally")]
     assert [each[:3] for each in tallies] == [
         ["Of the paper", "✓ 0 supported", "✗ 1 refuted"],
@@ -154,8 +153,8 @@ def test_our_own_claims_are_counted_apart() -> None:
 
 
 def test_tables_are_those_of_the_renderer(source: str) -> None:
-    assert render.html(NUMBERS) in source
-    assert render.html(replace(PUBLISHED, label="published-table2")) in source
+    assert formats.html(NUMBERS) in source
+    assert formats.html(replace(PUBLISHED, label="published-table2")) in source
 
 
 def test_a_published_table_keeps_a_label_that_is_its_own() -> None:
@@ -369,7 +368,7 @@ def test_columns_that_hold_words_alone_are_marked() -> None:
             Row("two", ("not run", None, "b", Value(2.0), None)),
         ),
     )
-    tree = read(render.html(table))
+    tree = read(formats.html(table))
     heads = {head.text: head.classes for head in tree.all("th", scope="col")}
     assert heads == {
         "Method": set(), "number": set(), "words": {"words"}, "prose": {"words", "prose"},

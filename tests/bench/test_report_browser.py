@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gemfi_bench.report import Content, page
-from gemfi_bench.table import Column, Row, Table, Value
+from gemfi_bench.tabular import Column, Row, Table, Value
 from support.browser import Browser, browser
 from support.reports import METHODS, key_of, record, sample
 

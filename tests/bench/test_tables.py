@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
+from gemfi_bench.formats import csv, html, markdown
 from gemfi_bench.grid import ABLATION, ABLATION_OURS
+from gemfi_bench.latex import latex
 from gemfi_bench.manifest import PAPER_TABLES
-from gemfi_bench.render import csv, html, latex, markdown
 from gemfi_bench.results import Results
 from gemfi_bench.runner import GRID, PROTOCOL
-from gemfi_bench.table import Row, Table, Value
 from gemfi_bench.tables import TABLES
 from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN, short
+from gemfi_bench.tabular import Row, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 OURS = {"table5-ours", "ood_chosen", "gate_correlations"}

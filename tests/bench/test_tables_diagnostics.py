@@ -11,10 +11,9 @@ from scipy import stats
 
 from gemfi_bench.grid import ABLATION
 from gemfi_bench.results import Results
-from gemfi_bench.table import Value
 from gemfi_bench.tables import TABLES
-from gemfi_bench.tables.energy import correlations, p_value
-from gemfi_bench.tables.heads import conditions
+from gemfi_bench.tables.diagnostics import conditions, correlations, p_value
+from gemfi_bench.tabular import Value
 from support.cells import Sets, cell, over_runs, same
 
 NEAR, NOISE = "digits-8-9", "noise"

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from gemfi import metrics
-from gemfi_bench import render
+from gemfi_bench import formats
 from gemfi_bench.grid import MAIN
 from gemfi_bench.results import Results
 from gemfi_bench.statistics import bootstrap_ood
-from gemfi_bench.table import Table, Value
-from gemfi_bench.tables import TABLES, by_score, detection
-from gemfi_bench.tables.common import Origin, of_ood
-from gemfi_bench.tables.intervals import NOTE, RESAMPLES
+from gemfi_bench.tables import TABLES, detection
+from gemfi_bench.tables.common import INTERVALS, RESAMPLES, Source
+from gemfi_bench.tabular import Table, Value
 from support.benches import made_results
 from support.cells import cell
 
@@ -69,11 +68,11 @@ def test_a_single_run_has_the_bootstrap_over_its_inputs(
     assert found.interval == (expected.low, expected.high)
     assert found.mean == pytest.approx(expected.estimate, abs=1e-6)
     assert expected.low < found.mean < expected.high
-    assert NOTE in table.notes
+    assert INTERVALS in table.notes
     shown = f"{found.mean:.2f} [{expected.low:.2f}, {expected.high:.2f}]"
-    assert shown in render.html(table).replace('<span class="spread">', "").replace("</span>", "")
-    assert f'{expected.low!r},{expected.high!r},1,"{shown}"' in render.csv(table)
-    assert shown.replace("[", "\\[").replace("]", "\\]") in render.markdown(table)
+    assert shown in formats.html(table).replace('<span class="spread">', "").replace("</span>", "")
+    assert f'{expected.low!r},{expected.high!r},1,"{shown}"' in formats.csv(table)
+    assert shown.replace("[", "\\[").replace("]", "\\]") in formats.markdown(table)
 
 
 def test_several_runs_show_their_deviation_and_keep_an_interval_of_their_mean(
@@ -93,17 +92,17 @@ def test_several_runs_show_their_deviation_and_keep_an_interval_of_their_mean(
         drawn.append(np.mean(areas))
     assert found.interval == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
     assert all(each.std is not None for each in values(table))
-    assert NOTE not in table.notes
-    assert "[" not in render.html(table)
-    assert f"{found.interval[0]!r},{found.interval[1]!r},2," in render.csv(table)
+    assert INTERVALS not in table.notes
+    assert "[" not in formats.html(table)
+    assert f"{found.interval[0]!r},{found.interval[1]!r},2," in formats.csv(table)
 
 
 def test_rows_of_a_sweep_have_no_interval_of_their_mean(tmp_path: Path) -> None:
     """They are many, and the bootstrap takes its time."""
-    source, sets = Origin("a", "a", "ablation"), [arrays(0), arrays(1)]
+    sets = [arrays(0), arrays(1)]
     key = ("ablation", "a")
     results = made_results(tmp_path, {key: [numbers(each) for each in sets]}, {key: sets})
-    found = of_ood(results, source, "noise", "entropy", "auroc")
+    found = Source(results, "a", "a", "ablation").ood("noise", "entropy", "auroc")
     assert isinstance(found, Value)
     assert (found.n, found.interval) == (2, None)
 
@@ -112,11 +111,11 @@ def test_without_arrays_nothing_is_shown(tmp_path: Path) -> None:
     table = detection.ood_auroc(results_of(tmp_path, 1, kept=False))
     assert len(values(table)) == 4
     assert all(each.interval is None for each in values(table))
-    assert NOTE not in table.notes
+    assert INTERVALS not in table.notes
 
 
 def test_detectors_and_scores_of_a_real_run_have_one_too(small_results: Results) -> None:
-    (row,) = [each for each in by_score.dataset_shift(small_results).rows
+    (row,) = [each for each in detection.by_score(small_results).rows
               if each.name == "Entropy" and each.section == "GEM-FI, paper's settings"]  # fmt: skip
     found = [each for each in row.cells if isinstance(each, Value)]
     assert found

@@ -15,12 +15,11 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gemfi_bench.grid import ABLATION, COMPONENTS, FISHER, KL, MAIN, OUTLIERS
 from gemfi_bench.results import Results, of_detector
-from gemfi_bench.table import Value
 from gemfi_bench.tables import TABLES
-from gemfi_bench.tables.arrays import measured, measured_cell
-from gemfi_bench.tables.calibration import scaled
-from gemfi_bench.tables.common import Origin
-from gemfi_bench.tables.shift import of_corrupted
+from gemfi_bench.tables.classification import scaled
+from gemfi_bench.tables.common import Measured, Source
+from gemfi_bench.tables.detection import of_corrupted
+from gemfi_bench.tabular import Value
 from support.cells import Sets, cell, over_runs, same
 
 NEAR, NOISE = "digits-8-9", "noise"
@@ -314,10 +313,10 @@ def test_ablation_and_sweeps_show_the_classifier_too(small_results: Results) -> 
 
 
 def test_runs_that_do_not_define_a_number_are_left_out_of_its_mean(small_results: Results) -> None:
-    source = Origin("GEM-FI", "gem-fi")
+    source = Source(small_results, "GEM-FI", "gem-fi")
     numbers = iter([math.nan, 3.0])
-    found = measured(small_results, source, lambda _sets: {"some": next(numbers), "none": math.nan})
+    found = Measured(source, lambda _sets: {"some": next(numbers), "none": math.nan})
     second = small_results.runs("gem-fi")[1].key
     expected = Value(3.0, None, 1, (second,), missing=1)
-    assert measured_cell(small_results, source, found, "some") == expected
-    assert measured_cell(small_results, source, found, "none") is None
+    assert found.cell("some") == expected
+    assert found.cell("none") is None

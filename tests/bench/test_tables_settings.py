@@ -16,12 +16,10 @@ from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.methods.gem_presets import preset
 from gemfi_bench.grid import ABLATION
 from gemfi_bench.results import OVERHEAD, Results
-from gemfi_bench.table import Value
 from gemfi_bench.tables import TABLES
-from gemfi_bench.tables.hyper_parameters import num_classes
-from gemfi_bench.tables.notation import SYMBOLS
-from gemfi_bench.tables.parameterisation import daedl_form, gem_form
-from gemfi_bench.tables.related import ticks
+from gemfi_bench.tables.formulas import SYMBOLS, daedl_form, gem_form
+from gemfi_bench.tables.settings import num_classes, ticks
+from gemfi_bench.tabular import Value
 from gemfi_bench.unavailable import Unavailable
 from support.cells import cell
 

@@ -13,7 +13,7 @@ import pytest
 from gemfi import __version__
 from gemfi.cli import main
 from gemfi.cli.parsing import one_line
-from gemfi_bench.demo import run_demo
+from gemfi_bench.toys import run_demo
 from support.commands import refused
 
 ROW = {

@@ -109,7 +109,7 @@ def test_options_reach_the_app(monkeypatch: pytest.MonkeyPatch, capsys: Capture)
     service = seen["app"].state.service
     assert (service.settings.max_batch, service.settings.max_bytes) == (7, 999)
     assert service.batcher.max_wait == 0.0005
-    assert service.loaded.policy.level == 0.2
+    assert service.predictor.policy.level == 0.2
     port = seen["at"].getsockname()[1]
     seen["at"].close()
     assert f"serves mnist-gem-fi (gem-fi) at http://127.0.0.1:{port}." in capsys.readouterr().out

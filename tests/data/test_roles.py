@@ -250,7 +250,7 @@ TAKEN = {"Split", "Source", "Inputs", "Task", "Observed"}  # what is, or holds, 
 
 GUARDED = {
     "bundle/saving.py _observed": "require_use",
-    "diagnostics/health.py diagnose": "require_role",
+    "diagnosis/checks.py diagnose": "require_role",
     "evaluation.py evaluate": "require_role",
     "export/inputs.py _of_task": "require_use",
     "export/int8.py figures": "require_role",
@@ -267,7 +267,7 @@ GUARDED = {
     "gemfi_bench/observation.py training_bank": "require_role",
     "decisions/operating.py operating_points": "require_use",
     "decisions/policy.py Policy.fit": "require_use",
-    "decisions/policy.py _ood": "require_role",
+    "decisions/policy.py read_ood_sets": "require_role",
     "interop/lightning.py lightning_module": "require_use",
     "monitor/monitor.py Monitor.fit": "require_role",
 }

@@ -83,7 +83,8 @@ def test_the_risk_fails_no_more_often_than_delta() -> None:
 def test_the_risk_is_tested_on_the_half_that_is_not_the_reference() -> None:
     observed = replace(drawn(400, np.random.default_rng(0)), confidence=np.arange(400.0))
     reference, tested = (
-        np.isin(observed.confidence, part.confidence) for part in _parts(observed, 2, seed=0)
+        np.isin(observed.confidence, part.confidence)
+        for part in _parts(observed, Goal(risk=0.1), seed=0)
     )
     assert not (reference & tested).any()
     with pytest.raises(InputError, match="no threshold keeps the error rate"):

@@ -42,7 +42,7 @@ class TestObserve:
         belief = model.predict(TEST)
         assert torch.equal(observed.belief.log_p, belief.log_p)
         assert torch.equal(observed.features, model.embed(TEST))
-        assert observed.labels is TEST.y
+        assert observed.split is TEST
         assert observed.logits.dtype == torch.float64
         assert len(observed) == len(TEST)
 
@@ -59,7 +59,7 @@ class TestObserve:
         for x in (TEST.x, TEST.x.numpy()):
             observed = observe(model, x)
             assert torch.equal(observed.belief.log_p, expected)
-            assert observed.labels is None
+            assert observed.split is None
             assert len(MaxP().score(observed)) == len(TEST)
         with pytest.raises(InputError, match=r"without a role: observe\(model, as_split\("):
             KNN().fit(observe(model, TRAIN.x), observe(model, TEST))

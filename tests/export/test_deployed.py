@@ -11,7 +11,7 @@ from torch import nn
 
 from gemfi import build_model
 from gemfi.backbones.tokens import Tokens
-from gemfi.decisions.conformal import Reference
+from gemfi.decisions import Reference
 from gemfi.errors import InputError
 from gemfi.export import Deployed
 from gemfi.export.deployed import PValues, folded

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi.decisions.conformal import threshold_of
+from gemfi.decisions import threshold_of
 from gemfi.errors import CheckFailedError
 from gemfi.export import Deployed, Parity, check_parity
 from gemfi.export.inputs import random_inputs

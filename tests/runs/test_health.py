@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gemfi import Health, diagnose
 from gemfi._config import from_plain
 from gemfi.data import Role, Split, Task, two_moons
-from gemfi.diagnostics import limits
+from gemfi.diagnosis import checks
 from gemfi.errors import CheckpointError
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, SUMMARY
@@ -52,7 +53,8 @@ def test_a_warning_is_printed_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A limit that no head can keep."""
-    monkeypatch.setattr(limits, "LARGE_NORM", 1e-3)
+    strict = replace(checks.CHECKS["head norm"], most=1e-3)
+    monkeypatch.setitem(checks.CHECKS, "head norm", strict)
     run = train_run(toy_spec("edl", epochs=1), tmp_path / "run", progress=False)
     assert [each.name for each in stored(tmp_path / "run").warnings] == ["head norm"]
     lines = terminal(run, run.metrics()).splitlines()

@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 from gemfi import build_model
 from gemfi.bundle import Bundle, make_bundle
 from gemfi.errors import InputError
+from gemfi.serve import app as app_module
 from gemfi.serve import schemas
-from gemfi.serve.app import create_app
-from gemfi.serve.loaded import Loaded
-from gemfi.serve.pages import KINDS
+from gemfi.serve.app import KINDS, create_app
+from gemfi.serve.predictor import Predictor
 from gemfi.serve.settings import Settings
 from support.served import CLASSES, Open, png
 
@@ -60,7 +60,7 @@ def test_answers_are_as_described(row_client: TestClient, image_client: TestClie
     for client, one in ((row_client, [1, 2, 3, 4]), (image_client, [[[7] * 8] * 8])):
         for query in ("", "?detail=true", "?false_alarm=0.5"):
             answer = client.post(f"/v1/predict{query}", json={"inputs": [one, one]})
-            schemas.Answer.model_validate_json(answer.text, strict=True)
+            schemas.ANSWER.validate_json(answer.text, strict=True)
     schemas.Error.model_validate(row_client.get("/x").json())
     schemas.Health.model_validate(row_client.get("/healthz").json())
 
@@ -154,9 +154,7 @@ def test_parameters_are_described(
 
 
 def test_the_page(row_client: TestClient, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gemfi.serve import pages  # noqa: PLC0415
-
-    monkeypatch.setattr(pages.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(app_module.resources, "files", lambda _: tmp_path)
     assert row_client.get("/").status_code == 404  # no page is there
     folder = tmp_path / "page"
     folder.mkdir()
@@ -204,5 +202,6 @@ def test_a_model_that_cannot_be_asked_is_refused_at_the_start(rows: Bundle) -> N
 def test_long_words_are_searched_for_folders_in_no_time(rows: Bundle) -> None:
     """A word without a slash is looked at once, not once from each of its letters."""
     words = {"log": "x" * 300_000, "at": "in '/a/b c/d.csv'", "/a/b": 1}
-    told = Loaded(replace(rows, info=replace(rows.info, metrics=words)), None, Settings()).about
+    bundle = replace(rows, info=replace(rows.info, metrics=words))
+    told = json.loads(Predictor(bundle, None, Settings()).about)
     assert told["metrics"] == {"log": "x" * 300_000, "at": "in 'b d.csv'", "b": 1}

@@ -217,7 +217,7 @@ def monitored(server: RunningServer) -> int:
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as asks:
         asks.request("GET", "/metrics")
         text = asks.getresponse().read().decode()
-    return int(text.partition("\ngemfi_monitor_inputs ")[2].split()[0])
+    return int(float(text.partition("\ngemfi_monitor_inputs ")[2].split()[0]))
 
 
 # -- large bodies ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from gemfi.bundle import Bundle
 from gemfi.errors import GemfiError, InputError
 from gemfi.serve import logs
 from gemfi.serve.app import create_app
-from gemfi.serve.arrays import check_size
-from gemfi.serve.board import Board
-from gemfi.serve.connections import Gate
+from gemfi.serve.bodies import check_size
+from gemfi.serve.connections import ConnectionLimit
 from gemfi.serve.formats import InputFormat
+from gemfi.serve.metrics import Metrics
 from gemfi.serve.problems import ProblemError
 from gemfi.serve.settings import Settings
 from support.served import Open, error, make_rows, post
@@ -66,7 +67,7 @@ def test_the_limit_can_be_chosen(rows: Bundle, open_client: Open) -> None:
 def test_too_much_detail(
     images: Bundle, open_client: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gemfi.serve.routes._MOST_SHOWN", 64)
+    monkeypatch.setattr("gemfi.serve.app._MOST_SHOWN", 64)
     client = open_client(images)
     one = [[[0] * 8] * 8]
     for count, status in ((1, 200), (2, 413)):
@@ -83,21 +84,21 @@ def test_the_limit_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for files, limit in ((256, 176), (100_000, 1024), (resource.RLIM_INFINITY, 1024)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert Gate.of(Settings()).limit == limit
+        assert ConnectionLimit.of(Settings()).limit == limit
     monkeypatch.setattr(resource, "getrlimit", lambda _: (80, 80))
     with pytest.raises(InputError, match=r"may open 80 files.*ulimit -n"):
-        Gate.of(Settings())
+        ConnectionLimit.of(Settings())
 
 
 def test_a_crowd_is_told(row_client: TestClient) -> None:
-    gate = row_client.app.state.service.gate  # type: ignore[attr-defined]
-    gate.open = gate.limit
+    limit = row_client.app.state.service.connections  # type: ignore[attr-defined]
+    limit.open = limit.limit
     assert row_client.get("/healthz").status_code == 200
-    gate.open += 1
+    limit.open += 1
     answer = row_client.get("/healthz")
     error(answer, 503, "busy")
     assert (answer.headers["connection"], answer.headers["retry-after"]) == ("close", "1")
-    assert not gate.is_full
+    assert not limit.is_full
 
 
 # -- the log --------------------------------------------------------------------------------------
@@ -142,12 +143,18 @@ def test_a_log_of_many_kinds_forgets_the_old(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_metrics_of_workers(tmp_path: Any) -> None:
-    text = '# HELP a A.\n# TYPE a gauge\na 1\n# HELP b B.\n# TYPE b gauge\nb{x="y z"} 2\n'
-    Board(tmp_path, 10).leave(text)
-    assert Board(tmp_path, 2).shown(text.replace("a 1", "a 5")) == (
-        '# HELP a A.\n# TYPE a gauge\na{worker="2"} 5\na{worker="10"} 1\n'
-        '# HELP b B.\n# TYPE b gauge\nb{worker="2",x="y z"} 2\nb{worker="10",x="y z"} 2\n'
-    )
+    for worker, inputs in ((10, 1), (2, 5)):
+        metrics = Metrics(7)
+        metrics.share(tmp_path, worker)
+        metrics.name_model('y "z\\', "edl", decides=False)
+        metrics.inputs.inc(inputs)
+        text = metrics.text(0, None)
+    assert re.findall("^(gemfi_inputs.*)$", text, re.MULTILINE) == [
+        'gemfi_inputs_total{worker="2"} 5.0', 'gemfi_inputs_total{worker="10"} 1.0',
+    ]  # fmt: skip
+    assert text.count("# TYPE gemfi_inputs_total counter") == 1
+    info = r'gemfi_info\{method="edl",model="y \\"z\\\\",version="[^"]*",worker="(\d+)"\} 1.0'
+    assert re.findall(info, text) == ["2", "10"]
 
 
 def test_only_who_has_the_token_reloads(rows: Bundle, open_client: Open) -> None:
@@ -174,9 +181,9 @@ def test_the_description_follows_the_model(rows: Bundle, images: Bundle) -> None
     with client:
         body = json.dumps({"input": [[[0] * 8] * 8]})
         assert post(client, body).status_code == 422
-        before = service.loaded
+        before = service.predictor
         asyncio.run(service.reload())
-        assert service.loaded is not before
+        assert service.predictor is not before
         assert post(client, body).json()["method"] == "edl"
         assert client.get("/v1/model").json()["name"] == "images"
         assert "images: labels" in client.get("/openapi.json").json()["info"]["description"]
@@ -184,10 +191,10 @@ def test_the_description_follows_the_model(rows: Bundle, images: Bundle) -> None
         assert "multipart/form-data" in document["requestBody"]["content"]
         with pytest.raises(ProblemError, match=r"served on: it is broken: model\.safetensors"):
             asyncio.run(service.reload())
-        assert service.loaded.bundle is images
+        assert service.predictor.bundle is images
         text = client.get("/metrics").text
-        assert 'gemfi_reloads_total{outcome="failed"} 1' in text
-        assert 'gemfi_info{model="images",method="edl"' in text
+        assert 'gemfi_reloads_total{outcome="failed"} 1.0' in text
+        assert 'gemfi_info{method="edl",model="images"' in text
         assert 'model="rows"' not in text
 
 

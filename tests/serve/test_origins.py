@@ -70,7 +70,7 @@ def test_other_sites(row_client: TestClient, headers: dict[str, str]) -> None:
         error(answer, 403, "cross_site")
     error(row_client.get("/v1/model", headers=headers), 403, "cross_site")
     error(row_client.post("/v1/reload", headers=headers), 403, "cross_site")
-    assert "gemfi_monitor_inputs 0\n" in row_client.get("/metrics").text
+    assert "gemfi_monitor_inputs 0.0\n" in row_client.get("/metrics").text
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_malformed(row_client: TestClient, body: bytes, words: str) -> None:
         ('{"input": 5}', "wrong_shape", "input"),
         ('{"input": []}', "wrong_shape", "input"),
         ('{"input": [1,2,3,4,5]}', "wrong_shape", "input"),
-        ('{"input": ' + "[" * 500 + "]" * 500 + "}", "wrong_shape", "input"),
+        ('{"input": ' + "[" * 500 + "]" * 500 + "}", "wrong_shape", "input[0]"),
         ('{"input": [1,2,3,"4"]}', "not_a_number", "input[3]"),
         ('{"input": ["1","2","3","4"]}', "not_a_number", "input[0]"),
         ('{"input": [1,2,true,4]}', "not_a_number", "input[2]"),

@@ -30,5 +30,4 @@ def test_settings_that_cannot_be(given: dict[str, Any], words: str) -> None:
 
 
 def test_a_token_is_not_shown() -> None:
-    assert "swordfish" not in repr(Settings(token=b"swordfish-swordfish"))
-    assert "token=None" in repr(Settings())
+    assert repr(Settings(token=b"swordfish-swordfish")) == repr(Settings())

@@ -11,7 +11,7 @@ import pytest
 
 from gemfi_bench.grid import MAIN
 from gemfi_bench.results import Results
-from gemfi_bench.table import Cell, Table, Value
+from gemfi_bench.tabular import Cell, Table, Value
 
 Sets = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 

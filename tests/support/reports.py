@@ -8,7 +8,7 @@ from typing import Any
 
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.report import Claim, Content, FigureFile, Missing
-from gemfi_bench.table import Column, Row, Table, Value
+from gemfi_bench.tabular import Column, Row, Table, Value
 
 METHODS = ("softmax", "edl", "daedl", "gem-fi")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
-from gemfi_bench.table import Cell, Column, Row, Table, Value
+from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 
 COLUMNS = (
     Column("Alea.", "MNIST → KMNIST", "high"),

@@ -19,8 +19,7 @@ from gemfi.bundle.container import ENDING, check_ending, write_container
 from gemfi.bundle.description import Description
 from gemfi.data import Split, require_use
 from gemfi.data.columns import Columns
-from gemfi.decisions import Goal, Policy, Readings
-from gemfi.decisions.readings import read_belief
+from gemfi.decisions import Goal, Policy, Readings, read_belief
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating

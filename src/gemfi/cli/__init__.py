@@ -23,7 +23,7 @@ from gemfi.errors import CheckFailedError, GemfiError, GemfiWarning, InputError
 from gemfi.interrupt import Terminated, terminable
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "demo": ("gemfi_bench.demo.command:demo", "Train on digits and toys, and write a report."),
+    "demo": ("gemfi_bench.demo:demo", "Train on digits and toys, and write a report."),
     "train": ("gemfi.cli.runs:train", "Train a model on a task or on your own data."),
     "evaluate": ("gemfi.cli.runs:evaluate", "Judge finished runs on test and OOD data."),
     "predict": ("gemfi.cli.predict:predict", "Label files, with uncertainties and verdicts."),

@@ -12,10 +12,7 @@ from gemfi.bundle import fit_policy, open_model
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import CheckFailedError
-from gemfi.scoring import Scored, score_files
-from gemfi.scoring.inputs import find_inputs
-from gemfi.scoring.scoring import SHOWN
-from gemfi.scoring.writers import check_output
+from gemfi.scoring import SHOWN, Scored, check_output, find_inputs, score_files
 
 _Inputs = tyro.conf.arg(metavar="INPUT ...")
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TOKEN: Final = "GEMFI_TOKEN"  # noqa: S105 - the name of a variable
 _Model = tyro.conf.arg(metavar="MODEL", help_behavior_hint="")
-_NEEDED: Final = ("fastapi", "uvicorn", "python_multipart", "PIL.Image")
+_NEEDED: Final = ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "PIL.Image")
 
 
 def serve(
@@ -72,7 +72,6 @@ def serve(
     from gemfi.serve import running  # noqa: PLC0415 - optional
     from gemfi.serve.app import create_app  # noqa: PLC0415 - optional
     from gemfi.serve.logs import log_to_stderr  # noqa: PLC0415 - optional
-    from gemfi.serve.workers import Job, run_workers  # noqa: PLC0415 - optional
 
     check_int("workers", workers, 1)
     settings = replace(settings, host=host, token=read_token(token_file))
@@ -92,7 +91,7 @@ def serve(
         running.run(app, listening, tls, hangup)
     else:
         del app, bundle, decides  # each worker has its own
-        sys.exit(run_workers(Job(source, settings, tls, workers), listening))
+        sys.exit(running.run_workers(running.Job(source, settings, tls, workers), listening))
 
 
 @dataclass(frozen=True)

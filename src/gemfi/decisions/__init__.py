@@ -1,14 +1,13 @@
 """Decisions: accept, abstain or unfamiliar, with guarantees.
 
-`policy.py` puts the stages together; `conformal.py` is the first, `selection.py` the second,
-`choice.py` what OOD-validation data choose. `operating.py` draws what there is to choose from.
+`goal.py` says what is asked for, `policy.py` decides, `guarantees.py` holds the statistics behind
+the promises, and `operating.py` draws what there is to choose from.
 """
 
-from gemfi.decisions.decision import Decision, Decisions, Verdict
 from gemfi.decisions.goal import Costs, Goal
+from gemfi.decisions.guarantees import Reference, least_samples, threshold_of
 from gemfi.decisions.operating import OperatingPoints, operating_points, plot_operating_points
-from gemfi.decisions.policy import Policy
-from gemfi.decisions.readings import Readings, read_belief
+from gemfi.decisions.policy import Decision, Decisions, Policy, Readings, Verdict, read_belief
 
 __all__ = [
     "Costs",
@@ -18,8 +17,11 @@ __all__ = [
     "OperatingPoints",
     "Policy",
     "Readings",
+    "Reference",
     "Verdict",
+    "least_samples",
     "operating_points",
     "plot_operating_points",
     "read_belief",
+    "threshold_of",
 ]

@@ -97,12 +97,7 @@ class Goal:
 
     @classmethod
     def of(cls, goal: Goal | str | None, goals: Mapping[str, Any]) -> Goal:
-        """A goal that was given as one, as a text, or by its fields.
-
-        Args:
-            goal: a goal, or a text as `parse` reads it; None if it is given by its fields.
-            goals: fields, such as `{"false_alarm": 0.05}`.
-        """
+        """From a goal, a text as `parse` reads it, or fields such as `{"false_alarm": 0.05}`."""
         if goal is not None and goals:
             raise InputError(f"give a goal or {', '.join(goals)}, not both")
         if isinstance(goal, str):
@@ -112,7 +107,7 @@ class Goal:
                 f"a goal is a Goal, a text such as 'false_alarm=0.05', or its fields by name, got "
                 f"{goal!r}"
             )
-        known = [each.name for each in fields(cls)]
+        known = [field.name for field in fields(cls)]
         unknown = sorted(goals.keys() - set(known))
         if unknown:
             raise InputError(f"unknown goal {', '.join(unknown)}; known: {', '.join(known)}")
@@ -124,11 +119,11 @@ class Goal:
 
         Costs are `error=1,unfamiliar=5,abstain=0.1,prevalence=0.02`.
         """
-        costs = {each.name for each in fields(Costs)}
-        plain = {each.name for each in fields(cls)} - {"costs", "youden"}
+        costs = {field.name for field in fields(Costs)}
+        plain = {field.name for field in fields(cls)} - {"costs", "youden"}
         given: dict[str, Any] = {}
         for part in text.split(","):
-            name, equals, value = (each.strip() for each in part.partition("="))
+            name, equals, value = (word.strip() for word in part.partition("="))
             if name == "youden":
                 if equals:
                     raise InputError(f"policy {text!r}: youden takes no value")
@@ -147,7 +142,7 @@ class Goal:
 
     def __str__(self) -> str:
         if self.costs is not None:
-            parts = [f"{each.name}={getattr(self.costs, each.name):g}" for each in fields(Costs)]
+            parts = [f"{field.name}={getattr(self.costs, field.name):g}" for field in fields(Costs)]
             return ",".join(parts)
         parts = ["youden"] if self.youden else [f"false_alarm={self.false_alarm:g}"]
         if self.risk is not None:

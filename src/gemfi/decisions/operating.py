@@ -25,18 +25,17 @@ from gemfi._drawing import (
     styled,
     write_figure,
 )
-from gemfi.data import Role, Split, require_role, require_use
-from gemfi.decisions.conformal import Reference
-from gemfi.decisions.readings import Floats, Readings, known_errors, read_belief
+from gemfi.data import Split, require_use
+from gemfi.decisions.guarantees import Reference
+from gemfi.decisions.policy import Policy, Readings, read_belief, read_ood_sets
 from gemfi.errors import InputError
+from gemfi.metrics import Floats
 from gemfi.model import Model
 from gemfi.scores import score_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from gemfi.decisions.policy import Policy
 
 _OOD_COLORS = (VERMILION, PURPLE, "#009e73", "#56b4e9")
 
@@ -51,7 +50,6 @@ class OperatingPoints:
         aurc: area under that curve, percent; lower is better.
         false_alarm: (n + 1,) levels of the first stage.
         detection: for each OOD-validation set, the share that is called unfamiliar at each level.
-        method: of the model.
         score: of the first stage.
         doubt: of the second.
     """
@@ -61,7 +59,6 @@ class OperatingPoints:
     aurc: float
     false_alarm: Floats
     detection: Mapping[str, Floats]
-    method: str
     score: str
     doubt: str
 
@@ -86,29 +83,21 @@ def operating_points(
         model: a trained model.
         calibration: a labelled split of role calibration.
         ood_validation: named sets of role ood-validation.
-        score: of the first stage; None for the method's epistemic score.
+        score: of the first stage. Defaults to the method's epistemic score.
         doubt: of the second stage.
     """
     require_use(calibration, "policy")
-    for split in (ood_validation or {}).values():
-        require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
-    name = score or model.head.named_scores["epistemic"]
-    known = read_belief(model.predict(calibration), name, doubt, calibration)
-    unknown = {
-        each: read_belief(model.predict(split), name, doubt)
-        for each, split in (ood_validation or {}).items()
-    }
-    wrong = known_errors(known)
-    curve = metrics.risk_coverage(known.doubt, wrong)
-    levels, detection = _detection(known, unknown)
+    score = score or model.head.named_scores["epistemic"]
+    known = read_belief(model.predict(calibration), score, doubt, calibration)
+    curve = metrics.risk_coverage(known.doubt, known.errors)
+    levels, detection = _detection(known, read_ood_sets(model, ood_validation, score, doubt))
     return OperatingPoints(
         curve.x,
         curve.y,
-        metrics.aurc(known.doubt, wrong),
+        metrics.aurc(known.doubt, known.errors),
         levels,
         detection,
-        model.head.info.name,
-        name,
+        score,
         doubt,
     )
 
@@ -139,44 +128,39 @@ def plot_operating_points(
 
 
 def _detection(
-    known: Readings, unknown: Mapping[str, Readings]
+    known: Readings, unfamiliar: Mapping[str, Readings]
 ) -> tuple[Floats, dict[str, Floats]]:
     """The levels k/(n + 1), and how much of each set has a p-value up to each of them."""
     reference = Reference.of(known.score)
     levels = np.arange(len(known) + 1) / (len(known) + 1)
-    found = {}
-    for name, each in unknown.items():
-        p = reference.p_values(each.score, each.label)
-        found[name] = np.searchsorted(np.sort(p), levels + 1e-12, side="right") / len(p)
-    return levels, found
+    detection = {}
+    for name, readings in unfamiliar.items():
+        p = reference.p_values(readings.score, readings.label)
+        detection[name] = np.searchsorted(np.sort(p), levels + 1e-12, side="right") / len(p)
+    return levels, detection
 
 
 def _draw_risk(axes: Axes, points: OperatingPoints, policy: Policy | None) -> None:
-    color = BLUE
-    axes.plot(100 * points.coverage, 100 * points.risk, color=color, lw=1.6)
-    axes.fill_between(100 * points.coverage, 100 * points.risk, color=color, alpha=0.12, lw=0)
+    coverage, risk = 100 * points.coverage, 100 * points.risk
+    axes.plot(coverage, risk, color=BLUE, lw=1.6)
+    axes.fill_between(coverage, risk, color=BLUE, alpha=0.12, lw=0)
     axes.set(xlabel="accepted, %", ylabel="wrong among accepted, %", xlim=(0, 100))
-    axes.set_ylim(0, max(1e-3, 115 * float(points.risk[len(points.risk) // 20 :].max())))
+    axes.set_ylim(0, max(1e-3, 1.15 * float(risk[len(risk) // 20 :].max())))
     axes.set_title(f"Which labels to use (AURC {points.aurc:.2g} %)", loc="left")
     if policy is not None and "coverage" in policy.facts:
         x, y = 100 * policy.facts["coverage"], 100 * policy.facts["error"]
         axes.plot([x], [y], "o", color=INK, ms=5, zorder=3)
         axes.annotate(
-            f"policy: {x:.0f} % accepted\n{y:.2g} % wrong",
-            (x, y),
-            xytext=(-8, 12),
-            textcoords="offset points",
-            ha="right",
-        )
+            f"policy: {x:.0f} % accepted\n{y:.2g} % wrong", (x, y), xytext=(-8, 12),
+            textcoords="offset points", ha="right",
+        )  # fmt: skip
 
 
 def _draw_detection(axes: Axes, points: OperatingPoints, policy: Policy | None) -> None:
-    least = 1 / len(points.false_alarm)
-    for (name, found), color in zip(points.detection.items(), _OOD_COLORS * 9, strict=False):
-        axes.step(
-            100 * points.false_alarm, 100 * found, where="post", color=color, lw=1.6, label=name
-        )
-    axes.set(xscale="log", xlim=(100 * least, 100), ylim=(0, 102))
+    levels = 100 * points.false_alarm
+    for (name, share), color in zip(points.detection.items(), _OOD_COLORS * 9, strict=False):
+        axes.step(levels, 100 * share, where="post", color=color, lw=1.6, label=name)
+    axes.set(xscale="log", xlim=(100 / len(levels), 100), ylim=(0, 102))
     by = score_label(points.score)
     axes.set(xlabel=f"false alarms by {by}, % of known inputs", ylabel="called unfamiliar, %")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -190,9 +174,5 @@ def _draw_detection(axes: Axes, points: OperatingPoints, policy: Policy | None) 
         )  # fmt: skip
     if policy is not None and policy.level > 0:
         axes.axvline(100 * policy.level, color=INK, lw=1, ls=(0, (3, 2)))
-        axes.annotate(
-            f"{policy.level:.2g}",
-            (100 * policy.level, 4),
-            xytext=(3, 0),
-            textcoords="offset points",
-        )
+        place = (100 * policy.level, 4)
+        axes.annotate(f"{policy.level:.2g}", place, xytext=(3, 0), textcoords="offset points")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +14,187 @@ import numpy.typing as npt
 from gemfi._config import check_seed, from_plain, to_plain
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role, require_use
-from gemfi.decisions import selection
-from gemfi.decisions.choice import Trial
-from gemfi.decisions.conformal import Reference
-from gemfi.decisions.decision import Decisions, Verdict
-from gemfi.decisions.describe import accepts, describe
-from gemfi.decisions.goal import Costs, Goal
-from gemfi.decisions.readings import Readings, known_errors, read_belief
+from gemfi.decisions.goal import Goal
+from gemfi.decisions.guarantees import (
+    Reference,
+    Trial,
+    checked_scores,
+    threshold_for_coverage,
+    threshold_for_risk,
+)
 from gemfi.errors import InputError
+from gemfi.metrics import Bools, Floats, Ints
 from gemfi.model import Model
-
-Floats = npt.NDArray[np.float64]
+from gemfi.scores import score_label, score_of
 
 _PARTITION = 7_031_977  # so that a caller's own generator of the same seed draws otherwise
+_MUCH_LOST = 0.2  # share of the level lost to ties, from which on the summary says so
+
+
+# -- decisions ------------------------------------------------------------------------------------
+
+
+class Verdict(IntEnum):
+    """What to do with an input."""
+
+    ACCEPT = 0
+    """Familiar, and clear if the policy has a goal for clarity: use the label."""
+    ABSTAIN = 1
+    """Familiar, but ambiguous between known classes."""
+    UNFAMILIAR = 2
+    """Unlike the data that the model was calibrated on; its label means nothing."""
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do with one input.
+
+    Attributes:
+        verdict: accept, abstain or unfamiliar.
+        label: the most probable class, whatever the verdict.
+        confidence: its probability.
+        p_value: of "this input is like the calibration data". A twentieth of such inputs have
+            0.05 or less.
+    """
+
+    verdict: Verdict
+    label: Any
+    confidence: float
+    p_value: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.verdict}: label {self.label}, confidence {self.confidence:.3f}, "
+            f"p = {self.p_value:.3g}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Decisions on N inputs; `decisions[i]` is one, `decisions[:3]` and `decisions[mask]` are some.
+
+    Attributes:
+        verdict: (N,) int8, values of `Verdict`.
+        label: (N,) the most probable classes.
+        confidence: (N,) their probabilities.
+        p_value: (N,) conformal p-values.
+    """
+
+    verdict: npt.NDArray[np.int8]
+    label: npt.NDArray[Any]
+    confidence: Floats
+    p_value: Floats
+
+    def __post_init__(self) -> None:
+        lengths = {len(column) for column in vars(self).values()}
+        if len(lengths) > 1:
+            raise InputError(f"decisions need four arrays of one length, got {sorted(lengths)}")
+
+    def __len__(self) -> int:
+        return len(self.verdict)
+
+    @overload
+    def __getitem__(self, index: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[Any]) -> Decisions: ...
+
+    def __getitem__(self, index: int | slice | npt.NDArray[Any]) -> Decision | Decisions:
+        chosen = [column[index] for column in vars(self).values()]
+        if isinstance(index, slice) or np.ndim(index):
+            return Decisions(*chosen)
+        verdict, label, confidence, p_value = chosen
+        label = label.item() if hasattr(label, "item") else label
+        return Decision(Verdict(int(verdict)), label, float(confidence), float(p_value))
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (self[index] for index in range(len(self)))
+
+    @property
+    def accepted(self) -> Bools:
+        """(N,) whether the label is to be used."""
+        return np.equal(self.verdict, Verdict.ACCEPT)
+
+    def counts(self) -> dict[str, int]:
+        """How many inputs have each verdict."""
+        return {str(verdict): int((self.verdict == verdict).sum()) for verdict in Verdict}
+
+    def names(self) -> list[str]:
+        """The verdicts as words."""
+        return [str(Verdict(int(value))) for value in self.verdict]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in self.counts().items())
+        return f"Decisions({counts})"
+
+
+# -- what a policy reads of beliefs ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """What a policy reads of beliefs on N inputs.
+
+    Attributes:
+        score: (N,) how unfamiliar each input is; only the order counts.
+        doubt: (N,) how uncertain its label is; only the order counts.
+        label: (N,) predicted classes.
+        confidence: (N,) their probabilities.
+        wrong: (N,) whether the label is wrong, where it is known.
+    """
+
+    score: Floats
+    doubt: Floats
+    label: Ints
+    confidence: Floats
+    wrong: Bools | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(column) for name, column in vars(self).items() if column is not None}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"readings need arrays of one length, got {lengths}")
+        checked_scores(self.score, "scores")
+        checked_scores(self.doubt, "doubts")
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def __getitem__(self, rows: npt.NDArray[Any]) -> Readings:
+        chosen: list[Any] = [None if col is None else col[rows] for col in vars(self).values()]
+        return Readings(*chosen)
+
+    @property
+    def errors(self) -> Bools:
+        """`wrong`, where it is needed."""
+        if self.wrong is None:
+            raise InputError("this needs to know which labels are wrong: give the labelled split")
+        return self.wrong
+
+
+def read_belief(belief: Belief, score: str, doubt: str, labelled: Split | None = None) -> Readings:
+    """The two scores, the labels and their probabilities; with labelled data, which are wrong.
+
+    Args:
+        belief: as `model.predict` returns it.
+        score: name of the score of unfamiliarity: in `SCORES`, or of a detector in `extra`.
+        doubt: name of the score of doubt, likewise.
+        labelled: the inputs with their classes.
+    """
+    top = belief.log_probs().max(dim=1)
+    label = top.indices.numpy(force=True)
+    return Readings(
+        score_of(belief, score).numpy(force=True).astype(np.float64),
+        score_of(belief, doubt).numpy(force=True).astype(np.float64),
+        label,
+        top.values.exp().numpy(force=True).astype(np.float64),
+        None if labelled is None else label != labelled.labels.numpy(force=True),
+    )
+
+
+# -- the policy -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,8 +218,9 @@ class Policy:
         level: p-values up to it are unfamiliar.
         threshold: doubts up to it are accepted.
         goal: what it was fitted for.
-        facts: where the false-alarm rate lies, and what is seen of the calibration data of the last
-            stage; these found the threshold, where there is one, so that they promise nothing.
+        facts: the interval of the false-alarm rate, and how the policy does on the calibration data
+            of the last stage. These data found the threshold, where there is one, so that such
+            facts promise nothing.
         class_names: of the labels.
     """
 
@@ -60,8 +230,8 @@ class Policy:
     level: float
     threshold: float
     goal: Goal
-    facts: Mapping[str, float] = field(default_factory=dict)
-    class_names: tuple[str, ...] | None = None
+    facts: Mapping[str, float]
+    class_names: tuple[str, ...] | None
 
     @classmethod
     def fit(
@@ -85,8 +255,8 @@ class Policy:
             goal: a `Goal`, or a text as `Goal.parse` reads it; or give its fields by name, such
                 as `false_alarm=0.05, risk=0.02`.
             ood_validation: sets of role ood-validation, for `youden` and `costs`; they are pooled.
-            score: of the first stage, a name in `SCORES` or of a detector in the belief's `extra`;
-                None for the method's epistemic score.
+            score: of the first stage, a name in `SCORES` or of a detector in the belief's `extra`.
+                Defaults to the method's epistemic score.
             doubt: of the second stage, likewise.
             conditional: p-values within each predicted class (Mondrian), so that the false-alarm
                 rate holds in each of them.
@@ -96,20 +266,27 @@ class Policy:
         """
         wanted = Goal.of(goal, goals)
         require_use(calibration, "policy")
-        name = score or model.head.named_scores["epistemic"]
-        observed = read_belief(model.predict(calibration), name, doubt, calibration)
-        unknown = _ood(model, wanted, ood_validation, name, doubt)
+        score = score or model.head.named_scores["epistemic"]
+        known = read_belief(model.predict(calibration), score, doubt, calibration)
+        if not wanted.needs_ood and ood_validation is not None:
+            raise InputError("OOD-validation data choose nothing for this goal: leave them out")
+        sets = {"": ood_validation} if isinstance(ood_validation, Split) else ood_validation
+        unfamiliar = read_ood_sets(model, sets, score, doubt)
         names = calibration.class_names
-        classes = model.head.num_classes if conditional else None
         policy = cls.from_readings(
-            observed, wanted, ood_validation=unknown, num_classes=classes, seed=seed, names=names
+            known,
+            wanted,
+            ood_validation=[*unfamiliar.values()],
+            num_classes=model.head.num_classes if conditional else None,
+            seed=seed,
+            names=names,
         )
-        return replace(policy, score=name, doubt=doubt, class_names=names)
+        return replace(policy, score=score, doubt=doubt, class_names=names)
 
     @classmethod
     def from_readings(
         cls,
-        observed: Readings,
+        known: Readings,
         goal: Goal,
         *,
         ood_validation: Sequence[Readings] = (),
@@ -117,110 +294,155 @@ class Policy:
         seed: int = 0,
         names: Sequence[str] | None = None,
     ) -> Policy:
-        """A policy from what was observed of calibration data, without a model.
+        """A policy from what was read of beliefs on calibration data, without a model.
 
         Args:
-            observed: with `wrong`.
+            known: of calibration data, with `wrong`.
             goal: what it is to achieve.
-            ood_validation: observed of each OOD-validation set.
+            ood_validation: of each OOD-validation set.
             num_classes: for p-values within each predicted class; None for one reference.
             seed: of the random partition.
             names: of the classes, for messages.
         """
-        known_errors(observed)
+        known.errors  # noqa: B018 - refused here, before anything is computed
         goal = Goal.of(goal, {})
         if goal.needs_ood and not sum(map(len, ood_validation)):
             raise InputError(
                 "youden and costs need OOD-validation data: give ood_validation=, or a "
                 "false_alarm= rate, which needs none"
             )
-        parts = _parts(observed, _needed_parts(goal), seed)
+        parts = _parts(known, goal, seed)
         reference = _reference(parts[0], num_classes)
-        policy = cls("score", "doubt", reference, float(goal.false_alarm or 0), math.inf, goal)
+        level = float(goal.false_alarm or 0)
+        policy = cls("score", "doubt", reference, level, math.inf, goal, {}, None)
         if goal.needs_ood:  # what chooses has a reference of its own, see docs/decisions.md
-            beside = replace(policy, reference=_reference(parts[1], num_classes))
-            trial = beside._trial(parts[1], ood_validation)
+            trial = _trial(_reference(parts[1], num_classes), parts[1], ood_validation)
             if goal.costs is not None:
                 level, threshold = trial.cheapest(goal.costs)
                 policy = replace(policy, level=level, threshold=threshold)
-                return policy._by_costs(goal.costs, parts[2], ood_validation)
+                unseen = _trial(reference, parts[2], ood_validation)
+                cost = unseen.expected_costs(goal.costs, level, np.array([threshold]))
+                return replace(policy, facts=policy._facts(parts[2]) | {"cost": float(cost[0])})
             policy = replace(policy, level=min(trial.youden_level(), 1 - 1e-9))
         reference.require_level(policy.level, names, len(parts))
-        return policy._with_threshold(parts[0], parts[-1])
+        policy = replace(policy, threshold=policy._threshold(parts[0], parts[-1]))
+        return replace(policy, facts=policy._facts(parts[-1]))
 
     def __call__(self, belief: Belief) -> Decisions:
         """Decisions on the inputs of a belief, as `model.predict` returns it."""
         return self.decide(read_belief(belief, self.score, self.doubt))
 
-    def decide(self, observed: Readings) -> Decisions:
-        """Decisions on what was observed."""
-        p = self._p(observed)
-        verdict = np.where(observed.doubt <= self.threshold, Verdict.ACCEPT, Verdict.ABSTAIN)
+    def decide(self, readings: Readings) -> Decisions:
+        """Decisions on what was read of a belief."""
+        p = self.reference.p_values(readings.score, readings.label)
+        verdict = np.where(readings.doubt <= self.threshold, Verdict.ACCEPT, Verdict.ABSTAIN)
         verdict = np.where(p <= self.level, Verdict.UNFAMILIAR, verdict).astype(np.int8)
-        return Decisions(verdict, observed.label, observed.confidence, p)
+        return Decisions(verdict, readings.label, readings.confidence, p)
 
     def at(self, level: float) -> Policy:
-        """The same with another false-alarm rate; a bound on the risk holds no longer then."""
+        """The same with another false-alarm rate; a bound on the risk no longer holds then."""
         self.reference.require_level(level, self.class_names)
-        facts = _rates(self.reference, level)
-        return replace(self, level=level, goal=Goal(false_alarm=level), facts=facts)
+        policy = replace(self, level=level, goal=Goal(false_alarm=level))
+        return replace(policy, facts=policy._rate_facts())
+
+    # -- fitting ---------------------------------------------------------------------------------
+
+    def _threshold(self, proposing: Readings, testing: Readings) -> float:
+        """The threshold of doubt; the data that propose it are those of the reference."""
+        goal, tested = self.goal, self._familiar(testing)
+        if goal.risk is not None:
+            first = self._familiar(proposing)
+            return threshold_for_risk(
+                (first.doubt, first.errors), (tested.doubt, tested.errors), goal.risk, goal.delta
+            )
+        if goal.coverage is not None:
+            return threshold_for_coverage(tested.doubt, goal.coverage)
+        return math.inf
+
+    def _familiar(self, readings: Readings) -> Readings:
+        return readings[self.reference.p_values(readings.score, readings.label) > self.level]
+
+    def _facts(self, judged: Readings) -> dict[str, float]:
+        accepted = self.decide(judged).accepted
+        return {
+            **self._rate_facts(),
+            "coverage": float(accepted.mean()),
+            "error": float(judged.errors[accepted].mean()) if accepted.any() else math.nan,
+            "judged": float(len(judged)),
+        }
+
+    def _rate_facts(self) -> dict[str, float]:
+        low, high = self.reference.rate_interval(self.level) if self.level > 0 else (0.0, 0.0)
+        size = float(self.reference.size)
+        return {"calibration": size, "false_alarm_low": low, "false_alarm_high": high}
+
+    # -- in words --------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return (
             f"Policy({self.goal}: unfamiliar if p ≤ {self.level:.4g} by {self.score}, accepts "
-            f"{accepts(self)})"
+            f"{self._accepts()})"
         )
 
     def summary(self) -> str:
         """What it does and what is promised, in a few lines."""
-        return describe(self)
+        facts = self.facts
+        count = int(facts["calibration"])
+        lines = [
+            f"Policy {self.goal} ({count} calibration samples in the first stage)",
+            f"unfamiliar  {self._rejects()}",
+            f"accept      {self._accepts()}",
+        ]
+        if "coverage" in facts:
+            error = "none accepted" if math.isnan(facts["error"]) else f"{facts['error']:.2%} wrong"
+            lines.append(
+                f"seen        of {int(facts['judged'])} calibration samples "
+                f"{facts['coverage']:.1%} accepted, {error}"
+            )
+        if "cost" in facts:
+            lines.append(f"            expected cost of an input {facts['cost']:.4g}")
+        return "\n".join(lines)
 
-    # -- the stages ------------------------------------------------------------------------------
-
-    def _p(self, observed: Readings) -> Floats:
-        return self.reference.p_values(observed.score, observed.label)
-
-    def _trial(self, known: Readings, ood: Sequence[Readings]) -> Trial:
-        return Trial(
-            self._p(known),
-            known.doubt,
-            known_errors(known),
-            np.concatenate([self._p(each) for each in ood]),
-            np.concatenate([each.doubt for each in ood]),
+    def _rejects(self) -> str:
+        """Which inputs are unfamiliar, what is promised of them, and whether ties take power."""
+        where = "in each predicted class" if self.reference.is_conditional else "of known inputs"
+        promised = (
+            f"{score_label(self.score)}: p ≤ {self.level:.4g}, so at most {_percent(self.level)} "
+            f"{where} on average"
+        )
+        threshold = self.reference.threshold(self.level)
+        if threshold.lost < _MUCH_LOST:
+            low, high = self.facts["false_alarm_low"], self.facts["false_alarm_high"]
+            return f"{promised}; with these samples {low:.2%} to {high:.2%}"
+        tied = f"{threshold.tied:.1%} of the calibration scores are {threshold.value:.4g}"
+        if math.isinf(threshold.value):
+            return (
+                f"{promised}. This holds, but without power: {tied}, and no score is higher, so no "
+                "input is ever called unfamiliar"
+            )
+        return (
+            f"{promised}. This holds, but with little power: {tied}, which is the threshold, so "
+            f"with these samples about {threshold.above:.2%} are called unfamiliar"
         )
 
-    def _with_threshold(self, proposing: Readings, judge: Readings) -> Policy:
-        """With the threshold of the goal; the data that propose it are those of the reference."""
-        goal, kept = self.goal, self._familiar(judge)
-        found = self
+    def _accepts(self) -> str:
+        """Which inputs are accepted, and what is promised of them."""
+        goal, chosen = self.goal, "every familiar input"
+        if self.threshold == math.inf and not goal.asks_clarity:
+            return (
+                f"{chosen}, clear or not: the goal does not say how clear (risk=, coverage= or "
+                "costs do)"
+            )
+        if self.threshold == -math.inf:
+            chosen = "nothing"
+        elif self.threshold < math.inf:
+            chosen = f"familiar inputs with {score_label(self.doubt)} ≤ {self.threshold:.4g}"
         if goal.risk is not None:
-            first = self._familiar(proposing)
-            proposed = first.doubt, known_errors(first)
-            tested = kept.doubt, known_errors(kept)
-            value = selection.threshold_for_risk(proposed, tested, goal.risk, goal.delta)
-            found = replace(self, threshold=value)
-        elif goal.coverage is not None:
-            value = selection.threshold_for_coverage(kept.doubt, goal.coverage)
-            found = replace(self, threshold=value)
-        return replace(found, facts=found._facts(judge))
-
-    def _familiar(self, observed: Readings) -> Readings:
-        return observed[self._p(observed) > self.level]
-
-    def _by_costs(self, costs: Costs, judge: Readings, ood: Sequence[Readings]) -> Policy:
-        trial = self._trial(judge, ood)
-        cost = trial.expected_costs(costs, self.level, np.array([self.threshold]))
-        return replace(self, facts=self._facts(judge) | {"cost": float(cost[0])})
-
-    def _facts(self, judge: Readings) -> dict[str, float]:
-        taken = self.decide(judge).accepted
-        wrong = known_errors(judge)[taken]
-        return {
-            **_rates(self.reference, self.level),
-            "coverage": float(taken.mean()),
-            "error": float(wrong.mean()) if len(wrong) else math.nan,
-            "judged": float(len(judge)),
-        }
+            sure = _percent(1 - goal.delta)
+            return f"{chosen}: at most {_percent(goal.risk)} wrong with probability {sure}"
+        if goal.coverage is not None:
+            return f"{chosen}: at least {_percent(goal.coverage)} of them on average"
+        return chosen
 
     # -- as plain values -------------------------------------------------------------------------
 
@@ -229,124 +451,98 @@ class Policy:
 
         A threshold of infinity is None; other numbers that JSON lacks are the texts inf, -inf, nan.
         """
-        plain: dict[str, Any] = to_plain(replace(self, reference=None))  # type: ignore[arg-type]
-        plain["threshold"] = None if self.threshold == math.inf else _written(self.threshold)
-        plain["reference"] = _written([group.tolist() for group in self.reference.groups])
-        plain["facts"] = _written(plain["facts"])
-        return plain
+        plain: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["threshold"] = None if self.threshold == math.inf else self.threshold
+        plain["reference"] = [group.tolist() for group in self.reference.groups]
+        return {name: _encode(to_plain(value)) for name, value in plain.items()}
 
     @classmethod
     def from_plain(cls, plain: Any, where: str = "policy") -> Policy:
-        """The inverse of `to_plain`, strictly.
-
-        Args:
-            plain: as `to_plain` made it.
-            where: what is being read, for messages.
-        """
+        """The inverse of `to_plain`, strictly; `where` says in messages what is being read."""
         if isinstance(plain, Mapping):
-            read = {name: _read(plain[name]) for name in _NUMBERS if name in plain}
-            plain = {**plain, **read}
-        stored = from_plain(_Stored, plain, where)
-        groups = tuple(np.asarray(group, dtype=np.float64) for group in stored.reference)
+            special = {name: _decode(plain[name]) for name in _SPECIAL if name in plain}
+            plain = {**plain, **special}
+        stored = from_plain(
+            cls,
+            plain,
+            where,
+            reference=tuple[tuple[float, ...], ...],
+            threshold=float | None,
+        )
+        scores: Any = stored.reference  # still the plain numbers
+        groups = tuple(np.asarray(group, dtype=np.float64) for group in scores)
         if not groups or any(
             np.isnan(group).any() or not (group[1:] >= group[:-1]).all() for group in groups
         ):
             raise InputError(f"{where}.reference: expected sorted numbers, in at least one group")
-        threshold = math.inf if stored.threshold is None else stored.threshold
+        threshold = math.inf if plain["threshold"] is None else stored.threshold
         if not 0 <= stored.level <= 1 or math.isnan(threshold):
             raise InputError(
                 f"{where}: expected a level from 0 to 1 and a threshold, got {stored.level} and "
                 f"{threshold}"
             )
-        return cls(
-            stored.score,
-            stored.doubt,
-            Reference(groups),
-            stored.level,
-            threshold,
-            stored.goal,
-            stored.facts,
-            stored.class_names,
-        )
+        return replace(stored, reference=Reference(groups), threshold=threshold)
 
 
-_NUMBERS = ("threshold", "reference", "facts")  # that may be other than finite
+_SPECIAL = ("threshold", "reference", "facts")  # fields with numbers that may not be finite
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """A policy in plain values; a threshold of infinity is None."""
-
-    score: str
-    doubt: str
-    reference: tuple[tuple[float, ...], ...]
-    level: float
-    threshold: float | None
-    goal: Goal
-    facts: Mapping[str, float]
-    class_names: tuple[str, ...] | None
-
-
-def _written(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     """Numbers that JSON lacks as texts, in lists and mappings, too."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {key: _written(inner) for key, inner in value.items()}
-    return [_written(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _encode(inner) for key, inner in value.items()}
+    return [_encode(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _read(value: Any) -> Any:
-    """The inverse of `_written`; any other text is left to be refused."""
+def _decode(value: Any) -> Any:
+    """The inverse of `_encode`; any other text is left to be refused."""
     if isinstance(value, str):
         return float(value) if value in ("inf", "-inf", "nan") else value
     if isinstance(value, Mapping):
-        return {key: _read(inner) for key, inner in value.items()}
-    return [_read(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {key: _decode(inner) for key, inner in value.items()}
+    return [_decode(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _ood(
-    model: Model,
-    goal: Goal,
-    given: Mapping[str, Split] | Split | None,
-    score: str,
-    doubt: str,
-) -> list[Readings]:
-    """What is observed of the OOD-validation data, where the goal needs them."""
-    if not goal.needs_ood:
-        if given is not None:
-            raise InputError("OOD-validation data choose nothing for this goal: leave them out")
-        return []
-    splits = [] if given is None else [given] if isinstance(given, Split) else [*given.values()]
-    for split in splits:
+def read_ood_sets(
+    model: Model, sets: Mapping[str, Split] | None, score: str, doubt: str
+) -> dict[str, Readings]:
+    """What is read of each OOD-validation set."""
+    for split in (sets or {}).values():
         require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
-    return [read_belief(model.predict(split), score, doubt) for split in splits]
-
-
-def _needed_parts(goal: Goal) -> int:
-    """One is the reference; whatever is chosen or tested has data of its own."""
-    if goal.costs is not None:
-        return 3
-    return 1 + goal.youden + (goal.risk is not None or goal.coverage is not None)
-
-
-def _reference(observed: Readings, num_classes: int | None) -> Reference:
-    labels = None if num_classes is None else observed.label
-    return Reference.of(observed.score, labels, num_classes or 0)
-
-
-def _parts(observed: Readings, count: int, seed: int) -> list[Readings]:
-    check_seed("seed", seed)
-    if len(observed) < count:
-        raise InputError(f"{len(observed)} calibration samples are too few for {count} stages")
-    order = np.random.default_rng((_PARTITION, seed)).permutation(len(observed))
-    return [observed[rows] for rows in np.array_split(order, count)]
-
-
-def _rates(reference: Reference, level: float) -> dict[str, float]:
-    low, high = reference.rate_interval(level) if level > 0 else (0.0, 0.0)
     return {
-        "calibration": float(reference.size),
-        "false_alarm_low": low,
-        "false_alarm_high": high,
+        name: read_belief(model.predict(split), score, doubt)
+        for name, split in (sets or {}).items()
     }
+
+
+def _parts(known: Readings, goal: Goal, seed: int) -> list[Readings]:
+    """The reference first; whatever is chosen or tested has data of its own."""
+    check_seed("seed", seed)
+    count = 1 + goal.youden + (goal.risk is not None or goal.coverage is not None)
+    count = 3 if goal.costs is not None else count
+    if len(known) < count:
+        raise InputError(f"{len(known)} calibration samples are too few for {count} stages")
+    order = np.random.default_rng((_PARTITION, seed)).permutation(len(known))
+    return [known[rows] for rows in np.array_split(order, count)]
+
+
+def _reference(readings: Readings, num_classes: int | None) -> Reference:
+    labels = None if num_classes is None else readings.label
+    return Reference.of(readings.score, labels, num_classes or 0)
+
+
+def _trial(reference: Reference, known: Readings, ood_validation: Sequence[Readings]) -> Trial:
+    return Trial(
+        reference.p_values(known.score, known.label),
+        known.doubt,
+        known.errors,
+        np.concatenate([reference.p_values(ood.score, ood.label) for ood in ood_validation]),
+        np.concatenate([ood.doubt for ood in ood_validation]),
+    )
+
+
+def _percent(share: float) -> str:
+    """With the digits that it takes: 99.5 % must not be told as 100 %."""
+    return f"{100 * share:.4g}%"

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from gemfi.detectors.base import Detector, DetectorInfo, Observed, joint_logits, observe
 from gemfi.detectors.ddu import DDU, DDUConfig
 from gemfi.detectors.energy import Energy, EnergyConfig
-from gemfi.detectors.knn import KNN, KNNConfig
+from gemfi.detectors.knn import KNN, KNNConfig, knn_distance
 from gemfi.detectors.lts import LTS, LTSConfig
 from gemfi.detectors.mahalanobis import Mahalanobis, MahalanobisConfig
 from gemfi.detectors.maxp import MaxP
@@ -22,8 +22,8 @@ from gemfi.detectors.temperature import TemperatureScaling
 from gemfi.errors import InputError
 
 DETECTORS: dict[str, type[Detector]] = {
-    each.info.name: each
-    for each in (MaxP, Energy, ODIN, Mahalanobis, LTS, TemperatureScaling, DDU, KNN)
+    detector.info.name: detector
+    for detector in (MaxP, Energy, ODIN, Mahalanobis, LTS, TemperatureScaling, DDU, KNN)
 }
 
 ALL = "all"
@@ -61,5 +61,6 @@ __all__ = [
     "TemperatureScaling",
     "detector_names",
     "joint_logits",
+    "knn_distance",
     "observe",
 ]

@@ -5,8 +5,8 @@ Every score has one sign: **higher is more out-of-distribution**. Most detectors
 logits alone, which `observe` extracts once for all of them; those with `needs == "inputs"` need
 gradients through the model and take `score_inputs(model, x)`.
 
-To add one, write a file beside this with a `Detector` in the order `info`, `default_config`,
-`_fit`, `_score`, and list it in `DETECTORS` (`detectors/__init__.py`).
+To add one, write a file beside this with a `Detector` in the order `info`, `default`, `_fit`,
+`_score`, and list it in `DETECTORS` (`detectors/__init__.py`).
 """
 
 from __future__ import annotations
@@ -91,11 +91,6 @@ class Observed:
         return len(self.features)
 
     @property
-    def labels(self) -> Tensor | None:
-        """(N,) labels of the split, or None."""
-        return None if self.split is None else self.split.y
-
-    @property
     def required_split(self) -> Split:
         """The split, where one is needed."""
         if self.split is None:
@@ -132,7 +127,7 @@ def joint_logits(belief: Belief) -> Tensor:
     if belief.logits is None:
         return belief.log_probs()
     bare = (belief.log_evidence, belief.log_gate, belief.log_temperature)
-    if belief.logits.shape[1] == 1 and all(each is None for each in bare):
+    if belief.logits.shape[1] == 1 and all(part is None for part in bare):
         return belief.logits.squeeze(1)
     energy = dirichlet.logit_energy(belief.logits, belief.log_weight)
     return belief.log_probs() - energy.unsqueeze(1)
@@ -145,25 +140,22 @@ class Detector:
     """Base of every detector.
 
     Args:
-        config: its frozen configuration; None takes the default.
+        config: its frozen configuration. Defaults to `default`, which is None for a detector
+            without choices.
     """
 
     info: ClassVar[DetectorInfo]
+    default: ClassVar[Any] = None
 
     def __init__(self, config: Any = None) -> None:
-        expected = type(self).default_config()
-        if config is not None and type(config) is not type(expected):
+        if config is not None and type(config) is not type(self.default):
             raise InputError(
-                f"{self.info.name} takes a {type(expected).__name__}, got {type(config).__name__}"
+                f"{self.info.name} takes a {type(self.default).__name__}, got "
+                f"{type(config).__name__}"
             )
-        self.config: Any = expected if config is None else config
+        self.config: Any = self.default if config is None else config
         self.notes: list[str] = []
         self.fitted = not self.learns
-
-    @classmethod
-    def default_config(cls) -> Any:
-        """The configuration used where none is given; None for a detector without choices."""
-        return None
 
     @property
     def needs(self) -> Needs:
@@ -246,11 +238,6 @@ class Detector:
                 "or infinite values in the input or in the weights"
             )
         return scores.detach().to(torch.float64)
-
-
-def labels_of(observed: Observed) -> Tensor:
-    """The labels, or an error that names the split."""
-    return observed.required_split.labels
 
 
 # -- gradients through the model ----------------------------------------------------------------

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gemfi._config import check_number
-from gemfi.density import ClassGaussians, Covariance
-from gemfi.detectors.base import BATCH, Detector, DetectorInfo, Observed, labels_of
+from gemfi.density import ClassGaussians
+from gemfi.detectors.base import BATCH, Detector, DetectorInfo, Observed
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,13 @@ class DDU(Detector):
         year=2023,
         needs="features",
     )
+    default: ClassVar[DDUConfig] = DDUConfig()
     config: DDUConfig
     gaussians: ClassGaussians
 
-    @classmethod
-    def default_config(cls) -> DDUConfig:
-        """Full covariances with a small ridge."""
-        return DDUConfig()
-
     def _fit(self, train: Observed, validation: Observed) -> None:
         config = self.config
-        self.gaussians = fitted_gaussians(train, "class", config.shrinkage, config.ridge)
+        self.gaussians = fitted_gaussians(train, shrinkage=config.shrinkage, ridge=config.ridge)
         self.notes = list(self.gaussians.notes)
 
     def _score(self, observed: Observed) -> Tensor:
@@ -61,19 +57,16 @@ class DDU(Detector):
         return -torch.cat([self.gaussians(piece) for piece in pieces])
 
 
-def fitted_gaussians(
-    train: Observed, covariance: Covariance, shrinkage: float, ridge: float
-) -> ClassGaussians:
-    """Gaussians in float64 on the features of training data."""
-    labels, classes = labels_of(train), train.logits.shape[1]
-    gaussians = ClassGaussians(
-        classes,
-        train.features.shape[1],
-        covariance=covariance,
-        shrinkage=shrinkage,
-        ridge=ridge,
-    ).to(train.features.device, torch.float64)
+def empty_gaussians(num_classes: int, z: Tensor, **options: Any) -> ClassGaussians:
+    """Gaussians in float64 for features like z (B, D), with options of `ClassGaussians`."""
+    gaussians = ClassGaussians(num_classes, z.shape[1], **options)
+    return gaussians.to(z.device, torch.float64)
+
+
+def fitted_gaussians(train: Observed, **options: Any) -> ClassGaussians:
+    """Gaussians on the features of training data."""
+    gaussians = empty_gaussians(train.logits.shape[1], train.features, **options)
     statistics = gaussians.statistics()
-    statistics.update(train.features, labels)
+    statistics.update(train.features, train.required_split.labels)
     gaussians.fit(statistics)
     return gaussians

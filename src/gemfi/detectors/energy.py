@@ -38,12 +38,8 @@ class Energy(Detector):
         needs="logits",
         unnormalised=True,
     )
+    default: ClassVar[EnergyConfig] = EnergyConfig()
     config: EnergyConfig
-
-    @classmethod
-    def default_config(cls) -> EnergyConfig:
-        """T = 1."""
-        return EnergyConfig()
 
     def _score(self, observed: Observed) -> Tensor:
         temperature = self.config.temperature

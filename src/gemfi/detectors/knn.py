@@ -7,10 +7,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from gemfi._config import check_int
 from gemfi.detectors.base import Detector, DetectorInfo, Observed
-from gemfi.diagnostics import knn_distance
+from gemfi.errors import InputError
+
+_BLOCK = 1 << 24  # distances held at a time
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,10 @@ class KNN(Detector):
         year=2022,
         needs="features",
     )
+    default: ClassVar[KNNConfig] = KNNConfig()
     config: KNNConfig
     reference: Tensor
     k: int
-
-    @classmethod
-    def default_config(cls) -> KNNConfig:
-        """The fiftieth neighbour."""
-        return KNNConfig()
 
     def _fit(self, train: Observed, validation: Observed) -> None:
         self.reference = train.features.to(torch.float64)
@@ -57,3 +56,28 @@ class KNN(Detector):
 
     def _score(self, observed: Observed) -> Tensor:
         return knn_distance(observed.features.to(torch.float64), self.reference, self.k)
+
+
+def knn_distance(z: Tensor, reference: Tensor, k: int = 10, *, unit: bool = True) -> Tensor:
+    """Distance (B,) from each feature (B, D) to its k-th nearest neighbour in `reference` (N, D).
+
+    For features that are themselves in `reference` the nearest neighbour is the feature itself.
+
+    Args:
+        z: features.
+        reference: training features.
+        k: which neighbour.
+        unit: scale both to unit norm first.
+    """
+    if len(z) == 0:
+        raise InputError("no features were given")
+    if not 1 <= k <= len(reference):
+        raise InputError(f"k must lie in 1 to {len(reference)} (the reference features), got {k}")
+    if unit:
+        z, reference = functional.normalize(z, dim=-1), functional.normalize(reference, dim=-1)
+    rows = max(1, _BLOCK // len(reference))
+    nearest = [
+        torch.cdist(z[start : start + rows], reference).topk(k, dim=1, largest=False).values[:, -1]
+        for start in range(0, len(z), rows)
+    ]
+    return torch.cat(nearest)

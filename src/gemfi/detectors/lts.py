@@ -43,12 +43,8 @@ class LTS(Detector):
         needs="features",
         unnormalised=True,
     )
+    default: ClassVar[LTSConfig] = LTSConfig()
     config: LTSConfig
-
-    @classmethod
-    def default_config(cls) -> LTSConfig:
-        """The strongest twentieth."""
-        return LTSConfig()
 
     def _score(self, observed: Observed) -> Tensor:
         scale = activation_scale(observed.features, self.config.percentile)

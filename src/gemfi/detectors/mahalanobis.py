@@ -13,15 +13,8 @@ from torch import Tensor, nn
 from gemfi._config import check_number
 from gemfi.data import Role, Split, require_role
 from gemfi.density import ClassGaussians, Statistics
-from gemfi.detectors.base import (
-    BATCH,
-    Detector,
-    DetectorInfo,
-    Needs,
-    Observed,
-    perturbed,
-)
-from gemfi.detectors.ddu import fitted_gaussians
+from gemfi.detectors.base import BATCH, Detector, DetectorInfo, Needs, Observed, perturbed
+from gemfi.detectors.ddu import empty_gaussians, fitted_gaussians
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating
@@ -67,6 +60,7 @@ class Mahalanobis(Detector):
         year=2018,
         needs="features",
     )
+    default: ClassVar[MahalanobisConfig] = MahalanobisConfig()
     config: MahalanobisConfig
 
     def __init__(self, config: MahalanobisConfig | None = None) -> None:
@@ -74,11 +68,6 @@ class Mahalanobis(Detector):
         self.gaussians: list[ClassGaussians] = []  # of each layer, the features last
         self.weight: Tensor | None = None  # (L + 1,) of the distances, and an intercept
         self.intercept = 0.0
-
-    @classmethod
-    def default_config(cls) -> MahalanobisConfig:
-        """The last features as they are."""
-        return MahalanobisConfig()
 
     @property
     def needs(self) -> Needs:
@@ -92,7 +81,7 @@ class Mahalanobis(Detector):
                 "call fit_layers(model, train, inside, outside)"
             )
         self.weight = None  # of an earlier fit_layers
-        self.gaussians = [fitted_gaussians(train, "tied", 1.0, self.config.ridge)]
+        self.gaussians = [fitted_gaussians(train, covariance="tied", ridge=self.config.ridge)]
         self.notes = list(self.gaussians[0].notes)
 
     def fit_layers(self, model: Model, train: Split, inside: Split, outside: Split) -> None:
@@ -115,11 +104,11 @@ class Mahalanobis(Detector):
             for split in (inside, outside)
         )
         self.weight, self.intercept = _logistic(near, far)
-        names = [*self.config.layers, "features"]
+        spread = torch.cat([near, far]).std(dim=0)
         shares = ", ".join(
-            f"{name} {float(weight * spread):.3g}"
-            for name, weight, spread in zip(
-                names, self.weight, torch.cat([near, far]).std(dim=0), strict=True
+            f"{name} {share:.3g}"
+            for name, share in zip(
+                [*self.config.layers, "features"], (self.weight * spread).tolist(), strict=True
             )
         )
         self.notes = [f"weights of the standardised distances: {shares}"]
@@ -144,28 +133,29 @@ class Mahalanobis(Detector):
 
         if self.config.noise == 0:
             with torch.no_grad():
-                every = layer_features(model, x, layers)
-                pairs = zip(self.gaussians, every, strict=True)
-                return torch.stack([nearest(each, z) for each, z in pairs], dim=1)
-        found = []
+                pairs = zip(self.gaussians, layer_features(model, x, layers), strict=True)
+                return torch.stack([nearest(gaussians, z) for gaussians, z in pairs], dim=1)
+        distances = []
         for index in range(len(self.gaussians)):
             moved = perturbed(x, self.config.noise, partial(distance, index))
             with torch.no_grad():
-                found.append(distance(index, moved))
-        return torch.stack(found, dim=1)
+                distances.append(distance(index, moved))
+        return torch.stack(distances, dim=1)
 
     @torch.no_grad()
     def _layer_gaussians(self, model: Model, x: Tensor, y: Tensor) -> list[ClassGaussians]:
-        made: list[tuple[ClassGaussians, Statistics]] = []
+        fits: list[tuple[ClassGaussians, Statistics]] = []
         for inputs, labels in zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True):
-            every = layer_features(model, inputs, self.config.layers)
-            if not made:
-                made = [_empty(model.head.num_classes, z, self.config.ridge) for z in every]
-            for (_, statistics), z in zip(made, every, strict=True):
+            layers = layer_features(model, inputs, self.config.layers)
+            if not fits:
+                options: dict[str, Any] = {"covariance": "tied", "ridge": self.config.ridge}
+                empty = [empty_gaussians(model.head.num_classes, z, **options) for z in layers]
+                fits = [(gaussians, gaussians.statistics()) for gaussians in empty]
+            for (_, statistics), z in zip(fits, layers, strict=True):
                 statistics.update(z, labels)
-        for gaussians, statistics in made:
+        for gaussians, statistics in fits:
             gaussians.fit(statistics)
-        return [gaussians for gaussians, _ in made]
+        return [gaussians for gaussians, _ in fits]
 
 
 def nearest(gaussians: ClassGaussians, z: Tensor) -> Tensor:
@@ -183,7 +173,7 @@ def nearest(gaussians: ClassGaussians, z: Tensor) -> Tensor:
 def layer_features(model: Model, x: Tensor, layers: Sequence[str]) -> list[Tensor]:
     """Outputs (B, ·) of modules of the backbone, averaged over space, and the features last."""
     known = dict(model.backbone.named_modules())
-    found: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
     hooks = []
     for name in layers:
         if name not in known or not name:
@@ -194,7 +184,7 @@ def layer_features(model: Model, x: Tensor, layers: Sequence[str]) -> list[Tenso
         def keep(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
             if not isinstance(output, Tensor) or output.ndim < 2:
                 raise InputError(f"module {name!r} of the backbone does not return (B, ...)")
-            found[name] = output.flatten(2).mean(dim=2) if output.ndim > 2 else output
+            outputs[name] = output.flatten(2).mean(dim=2) if output.ndim > 2 else output
 
         hooks.append(known[name].register_forward_hook(keep))
     try:
@@ -202,16 +192,10 @@ def layer_features(model: Model, x: Tensor, layers: Sequence[str]) -> list[Tenso
     finally:
         for hook in hooks:
             hook.remove()
-    absent = [name for name in layers if name not in found]
+    absent = [name for name in layers if name not in outputs]
     if absent:
         raise InputError(f"module {absent[0]!r} of the backbone takes no part in a forward pass")
-    return [*(found[name] for name in layers), z]
-
-
-def _empty(classes: int, z: Tensor, ridge: float) -> tuple[ClassGaussians, Statistics]:
-    gaussians = ClassGaussians(classes, z.shape[1], covariance="tied", ridge=ridge)
-    gaussians = gaussians.to(z.device, torch.float64)
-    return gaussians, gaussians.statistics()
+    return [*(outputs[name] for name in layers), z]
 
 
 def _logistic(near: Tensor, far: Tensor) -> tuple[Tensor, float]:

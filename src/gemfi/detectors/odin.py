@@ -13,12 +13,7 @@ from torch.nn import functional
 from gemfi import metrics
 from gemfi._config import check_number
 from gemfi.data import Role, Split, require_role
-from gemfi.detectors.base import (
-    Detector,
-    DetectorInfo,
-    joint_logits,
-    perturbed,
-)
+from gemfi.detectors.base import Detector, DetectorInfo, joint_logits, perturbed
 from gemfi.errors import InputError
 from gemfi.model import Model
 
@@ -58,12 +53,8 @@ class ODIN(Detector):
         year=2018,
         needs="inputs",
     )
+    default: ClassVar[ODINConfig] = ODINConfig()
     config: ODINConfig
-
-    @classmethod
-    def default_config(cls) -> ODINConfig:
-        """The paper's temperature and step."""
-        return ODINConfig()
 
     def _score_batch(self, model: Model, x: Tensor) -> Tensor:
         temperature = self.config.temperature

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from gemfi import calibration, scores
-from gemfi.detectors.base import Detector, DetectorInfo, Observed, labels_of
+from gemfi.detectors.base import Detector, DetectorInfo, Observed
 
 
 class TemperatureScaling(Detector):
@@ -25,7 +25,7 @@ class TemperatureScaling(Detector):
     log_temperature: Tensor
 
     def _fit(self, train: Observed, validation: Observed) -> None:
-        labels = labels_of(validation)
+        labels = validation.required_split.labels
         self.log_temperature = calibration.fit_temperature(validation.belief.log_probs(), labels)
         value = math.exp(float(self.log_temperature))
         note = f"T = {value:.4g}, fitted on {len(labels):,} validation samples"

@@ -18,12 +18,11 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from gemfi import scores
 from gemfi._config import check_choice, check_int, check_number
+from gemfi.answers import uncertainty_columns
 from gemfi.belief import Belief
 from gemfi.bundle import save
-from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
-from gemfi.decisions.conformal import least_samples
+from gemfi.decisions import Decisions, Goal, Policy, Readings, least_samples, read_belief
 from gemfi.errors import GemfiWarning, InputError
 from gemfi.estimator.inputs import (
     Array,
@@ -253,7 +252,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Name -> (N,) array; a data frame with the index of X if X is one, or if `set_output`
             or scikit-learn's global `transform_output` asks for pandas.
         """
-        pieces = [_uncertainty_columns(belief) for belief in self._beliefs(self._read(X))]
+        pieces = [uncertainty_columns(belief) for belief in self._beliefs(self._read(X))]
         columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
         default = sklearn.get_config()["transform_output"]
         output = getattr(self, "_sklearn_output_config", {}).get("transform", default)
@@ -415,16 +414,6 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _score(self) -> str:
         return str(self.model_.head.named_scores["epistemic"])
-
-
-def _uncertainty_columns(belief: Belief) -> dict[str, Floats]:
-    """The parts of the entropy, and every score that a belief allows, by name."""
-    parts = scores.uncertainty(belief)
-    names = ("total", "aleatoric", "within", "between", "epistemic")
-    columns: dict[str, Floats] = {name: getattr(parts, name).numpy() for name in names}
-    for name in scores.available(belief):
-        columns[name] = scores.SCORES[name](belief).numpy()
-    return columns
 
 
 def _joined(parts: Sequence[T]) -> T:

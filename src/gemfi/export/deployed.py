@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gemfi.belief import Belief
-from gemfi.decisions import Policy, Verdict
-from gemfi.decisions.conformal import Reference
+from gemfi.decisions import Policy, Reference, Verdict
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.scores import MAIN, SCORES, available, score_of

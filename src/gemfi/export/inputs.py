@@ -15,7 +15,7 @@ from gemfi.data import TASKS, Task, require_use
 from gemfi.errors import InputError
 from gemfi.export.deployed import Deployed
 from gemfi.runs.spec import find_task
-from gemfi.scoring.inputs import find_inputs, stream_inputs
+from gemfi.scoring import find_inputs, stream_inputs
 
 
 @dataclass(frozen=True)

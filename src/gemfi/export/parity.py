@@ -13,9 +13,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from gemfi.belief import Belief
-from gemfi.decisions import Policy
-from gemfi.decisions.conformal import threshold_of
-from gemfi.decisions.decision import Verdict
+from gemfi.decisions import Policy, Verdict, threshold_of
 from gemfi.errors import CheckFailedError, InputError
 from gemfi.export.deployed import Deployed
 from gemfi.export.packages import require

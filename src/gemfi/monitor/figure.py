@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from gemfi._drawing import BLUE, GREY, INK, MUTED, VERMILION, require_matplotlib, styled
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
-from gemfi.monitor.history import History
-from gemfi.monitor.state import MonitorState
-from gemfi.monitor.stream import mean_p
+from gemfi.monitor.stream import MonitorState, Stream, mean_p
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-QUIET: Final = BLUE
-ALARM: Final = VERMILION
-EXPECTED: Final = GREY
-
 _POINTS = 64  # of the lower panel, at most
 _LEAST = 10  # inputs of a point, so that its mean is about normal
 _LIMITS = 3.0  # the wealth is shown up to this power of its limit
 
 
-def draw(state: MonitorState, history: History, reference: int) -> Figure:
-    """The figure, on a canvas of its own.
-
-    Args:
-        state: of the monitor.
-        history: of its stream.
-        reference: how many calibration scores there are.
-    """
+def draw(state: MonitorState, stream: Stream, reference: int) -> Figure:
+    """The figure of a stream against n = `reference` calibration scores, on a canvas of its own."""
     if state.count == 0:
         raise InputError("there is nothing to draw yet: the stream has no inputs")
     require_matplotlib()
@@ -46,8 +34,8 @@ def draw(state: MonitorState, history: History, reference: int) -> Figure:
         figure = Figure(figsize=(6.8, 4.2), layout="constrained")
         FigureCanvasAgg(figure)
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        _draw_wealth(upper, state, history)
-        _draw_p_values(lower, state, history, reference)
+        _draw_wealth(upper, state, stream)
+        _draw_p_values(lower, state, stream, reference)
         figure.align_ylabels()
     return figure
 
@@ -55,30 +43,30 @@ def draw(state: MonitorState, history: History, reference: int) -> Figure:
 # -- the wealth -----------------------------------------------------------------------------------
 
 
-def _draw_wealth(axes: Axes, state: MonitorState, history: History) -> None:
-    used = -(-state.count // history.stride)
-    peaks = history.peaks[:used] / math.log(10)
-    ends = np.minimum(np.arange(1, used + 1) * history.stride, state.count)
+def _draw_wealth(axes: Axes, state: MonitorState, stream: Stream) -> None:
+    used = -(-state.count // stream.stride)
+    peaks = stream.peaks[:used] / math.log(10)
+    ends = np.minimum(np.arange(1, used + 1) * stream.stride, state.count)
     top, limit = max(float(peaks.max()), 0.0), state.log10_limit
     shown = min(max(top, limit), _LIMITS * limit)
     low = min(float(peaks.min()), 0.0)
     room = 0.08 * (shown - low)
     axes.set_ylim(low - room, shown + 2 * room)
-    axes.plot(np.append(0, ends), np.append(0.0, peaks), color=QUIET, lw=1.3)
+    axes.plot(np.append(0, ends), np.append(0.0, peaks), color=BLUE, lw=1.3)
     axes.axhline(0.0, color=MUTED, lw=0.6, ls=":")
-    axes.axhline(limit, color=ALARM, lw=1.0, ls="--")
+    axes.axhline(limit, color=VERMILION, lw=1.0, ls="--")
     axes.annotate(
         "fires here", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-        textcoords="offset points", ha="right", color=ALARM, fontsize=8,
+        textcoords="offset points", ha="right", color=VERMILION, fontsize=8,
     )  # fmt: skip
-    axes.yaxis.set_major_locator(_whole_numbers(5))
+    axes.yaxis.set_major_locator(_integer_ticks(5))
     axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
     axes.set_ylabel("evidence of drift")
     axes.set_title(_title(state, top, shown), loc="left")
     _mark_alarm(axes, state)
 
 
-def _whole_numbers(most: int | Literal["auto"]) -> MaxNLocator:
+def _integer_ticks(most: int | Literal["auto"]) -> MaxNLocator:
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - optional
 
     return MaxNLocator(most, integer=True, steps=[1, 2, 2.5, 5, 10])
@@ -94,20 +82,20 @@ def _title(state: MonitorState, top: float, shown: float) -> str:
 
 def _mark_alarm(axes: Axes, state: MonitorState) -> None:
     if state.fired_at is not None:
-        axes.axvline(state.fired_at + 1, color=ALARM, lw=0.8)  # when it had been counted
+        axes.axvline(state.fired_at + 1, color=VERMILION, lw=0.8)  # when it had been counted
 
 
 # -- the p-values ---------------------------------------------------------------------------------
 
 
-def _draw_p_values(axes: Axes, state: MonitorState, history: History, reference: int) -> None:
-    places, p, sizes = _smoothed(state.count, history, reference)
+def _draw_p_values(axes: Axes, state: MonitorState, stream: Stream, reference: int) -> None:
+    places, p, sizes = _smoothed(state.count, stream, reference)
     spread = 1.96 * np.sqrt((1 / sizes + 1 / reference) / 12)
     unusual = np.abs(p - 0.5) > spread
-    axes.axhspan(0.5 - spread[0], 0.5 + spread[0], color=EXPECTED, alpha=0.3, lw=0)
+    axes.axhspan(0.5 - spread[0], 0.5 + spread[0], color=GREY, alpha=0.3, lw=0)
     axes.axhline(0.5, color=MUTED, lw=0.6, ls=":")
     axes.plot(places, p, color=INK, lw=0.8, zorder=2)
-    for chosen, color in ((~unusual, INK), (unusual, ALARM)):
+    for chosen, color in ((~unusual, INK), (unusual, VERMILION)):
         axes.plot(places[chosen], p[chosen], "o", color=color, ms=3, zorder=3)
     axes.set_ylim(0, 1)
     axes.set_xlim(0, state.count)
@@ -117,18 +105,18 @@ def _draw_p_values(axes: Axes, state: MonitorState, history: History, reference:
         f"against calibration data, means of {int(sizes[0]):,}; grey: 95 % of them without drift",
         loc="left", fontsize=8, fontweight="normal", color=MUTED,
     )  # fmt: skip
-    axes.xaxis.set_major_locator(_whole_numbers("auto"))
+    axes.xaxis.set_major_locator(_integer_ticks("auto"))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     _mark_alarm(axes, state)
 
 
-def _smoothed(count: int, history: History, reference: int) -> tuple[Floats, Floats, Floats]:
+def _smoothed(count: int, stream: Stream, reference: int) -> tuple[Floats, Floats, Floats]:
     """Places, mean p and number of inputs of at most `_POINTS` points; the last may be of fewer."""
-    used = -(-count // history.stride)
-    together = max(-(-used // _POINTS), -(-_LEAST // history.stride))
+    used = -(-count // stream.stride)
+    together = max(-(-used // _POINTS), -(-_LEAST // stream.stride))
     starts = np.arange(0, used, together)
-    sums = np.add.reduceat(history.ranks[:used], starts)
-    ends = np.minimum((starts + together) * history.stride, count)
-    sizes = np.asarray(ends - starts * history.stride, np.float64)
-    places = np.asarray(starts * history.stride + sizes / 2)
+    sums = np.add.reduceat(stream.ranks[:used], starts)
+    ends = np.minimum((starts + together) * stream.stride, count)
+    sizes = np.asarray(ends - starts * stream.stride, np.float64)
+    places = np.asarray(starts * stream.stride + sizes / 2)
     return places, mean_p(sums / sizes, reference), sizes

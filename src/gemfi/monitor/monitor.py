@@ -17,17 +17,15 @@ from gemfi.data import USES, Split, require_role
 from gemfi.errors import InputError
 from gemfi.metrics import Floats, Values
 from gemfi.model import Model
-from gemfi.monitor.describe import describe
-from gemfi.monitor.ranks import Draws
-from gemfi.monitor.record import FORMAT, checked, stream_of, stream_record
-from gemfi.monitor.state import MonitorState
-from gemfi.monitor.stream import Stream, mean_p
-from gemfi.scores import score_of
+from gemfi.monitor.martingale import draws
+from gemfi.monitor.stream import FORMAT, MonitorState, Stream, checked_record, mean_p
+from gemfi.scores import score_label, score_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PART = 1 << 14  # inputs whose bets are held at a time
+_DEVIATIONS = 3  # from one half, beyond which a median is called different
 
 
 class Monitor:
@@ -69,7 +67,6 @@ class Monitor:
             raise InputError("reference is empty: give the scores of calibration data")
         self.reference.flags.writeable = False
         self.false_alarm, self.seed, self.score = float(false_alarm), int(seed), score
-        self._draws = Draws(self.seed)
         self._number = 0  # of the stream
         self._stream = Stream()
 
@@ -91,7 +88,7 @@ class Monitor:
             calibration: a split of role calibration, which training has not seen.
             false_alarm: probability of ever firing on a stream without drift.
             seed: of the numbers that break ties.
-            score: a name in `SCORES`; None for the method's epistemic score.
+            score: a name in `SCORES`. Defaults to the method's epistemic score.
             batch_size: how many inputs at a time.
         """
         require_role(calibration, USES["policy"], "a monitor")
@@ -120,7 +117,7 @@ class Monitor:
         scores = self._scores(inputs, len(stream))
         for start in range(0, len(scores), _PART):
             part = scores[start : start + _PART]
-            uniform = self._draws.take(self._number, len(stream), len(part))
+            uniform = draws(self.seed, self._number, len(stream), len(part))
             stream = stream.extended(part, uniform, self.reference, self.false_alarm)
         self._stream = stream  # all at once
         return self.state
@@ -145,26 +142,30 @@ class Monitor:
     @property
     def state(self) -> MonitorState:
         """What is known of the stream so far."""
-        evidence = self._stream.evidence
-        return MonitorState(
-            count=len(self._stream),
-            log10_wealth=evidence.log_wealth / math.log(10),
-            log10_limit=-math.log10(self.false_alarm),
-            log10_largest=evidence.log_largest / math.log(10),
-            largest_at=evidence.largest_at,
-            fired_at=evidence.fired_at,
-            direction=evidence.direction,
-        )
+        return self._stream.state(self.false_alarm)
 
     @property
     def fired_at(self) -> int | None:
         """The input, counted from 0, at which it fired; it stays until `reset`. None if not."""
-        return self._stream.evidence.fired_at
+        return self.state.fired_at
 
     def summary(self) -> str:
         """What is known, in a few lines."""
-        recent = mean_p(self._stream.recent, len(self.reference))
-        return describe(self.state, recent, len(self.reference), self.false_alarm, self.score)
+        state, size = self.state, len(self.reference)
+        of = "" if self.score is None else f" by {score_label(self.score)}"
+        lines = [
+            f"Monitor of {state.count:,} inputs against {size:,} calibration scores{of}",
+            f"wealth  {_wealth(state)}",
+            f"alarm   {_alarm(state, self.false_alarm)}",
+        ]
+        recent = mean_p(self._stream.recent, size)
+        if len(recent):
+            median = float(np.median(recent))
+            lines.append(
+                f"recent  median p {median:.2f} in the last {len(recent)} inputs (0.50 is "
+                f"expected): {_meaning(median, len(recent), size)}"
+            )
+        return "\n".join(lines)
 
     def plot(self, path: Path | str | None = None) -> Figure:
         """The wealth against its limit, and the p-values along the stream; needs matplotlib.
@@ -174,7 +175,7 @@ class Monitor:
         """
         from gemfi.monitor.figure import draw  # noqa: PLC0415 - matplotlib is optional
 
-        figure = draw(self.state, self._stream.history, len(self.reference))
+        figure = draw(self.state, self._stream, len(self.reference))
         if path is not None:
             write_figure(figure, Path(path))
         return figure
@@ -190,7 +191,7 @@ class Monitor:
             "score": self.score or "",
             "reference": self.reference.copy(),
             "stream": self._number,
-            **stream_record(self._stream),
+            **self._stream.record(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -199,20 +200,48 @@ class Monitor:
         Args:
             state: as `state_dict` returned it, or as `numpy.load` reads it from a file.
         """
-        record = checked(state)
-        other = type(self)(
-            record["reference"], record["false_alarm"], record["seed"],
-            score=record["score"] or None,
-        )  # fmt: skip
-        other._number, other._stream = record["stream"], stream_of(record)
-        self.__dict__.update(other.__dict__)
+        self.__dict__.update(vars(type(self).from_state_dict(state)))
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
         """A monitor from its `state_dict`, see `load_state_dict`."""
-        monitor = cls([0.0])
-        monitor.load_state_dict(state)
+        record = checked_record(state)
+        monitor = cls(
+            record["reference"], record["false_alarm"], record["seed"],
+            score=record["score"] or None,
+        )  # fmt: skip
+        monitor._number, monitor._stream = record["stream"], Stream.of(record)
         return monitor
+
+
+def _wealth(state: MonitorState) -> str:
+    largest = "never above its beginning"
+    if state.largest_at is not None:
+        largest = f"at most {_power(state.log10_largest)} at input {state.largest_at:,}"
+    return f"{_power(state.log10_wealth)} now, {largest}; fires at {_power(state.log10_limit)}"
+
+
+def _power(log10: float) -> str:
+    return f"10^{log10:.2f}".removesuffix("0").removesuffix(".0")
+
+
+def _alarm(state: MonitorState, false_alarm: float) -> str:
+    chance = f"{100 * false_alarm:g} %"
+    if state.fired_at is None:
+        return f"none (a stream like the calibration data ever fires with at most {chance})"
+    word, change = ("rose", "less") if state.direction == "rise" else ("fell", "more")
+    return (
+        f"FIRED at input {state.fired_at:,}: scores {word}, inputs look {change} familiar "
+        f"(by chance: at most {chance})"
+    )
+
+
+def _meaning(median: float, recent: int, reference: int) -> str:
+    """What a median of p says, beyond what chance does to this many inputs and scores."""
+    chance = 0.5 * math.sqrt(1 / recent + 1 / reference)
+    if abs(median - 0.5) <= _DEVIATIONS * chance:
+        return "as the calibration data"
+    return f"{'less' if median < 0.5 else 'more'} familiar than the calibration data"
 
 
 def _finite(values: Values, name: str, first: int | None = None) -> Floats:

@@ -1,93 +1,116 @@
-"""A stream so far: it never changes, an update makes another one."""
+"""A stream so far, what is known of it, and its record as numbers and arrays."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 
+from gemfi.errors import InputError
 from gemfi.metrics import Floats, Ints
-from gemfi.monitor import betting
-from gemfi.monitor.history import History
-from gemfi.monitor.ranks import Order, counts_among, p_values
-from gemfi.monitor.state import Direction
+from gemfi.monitor import martingale
+from gemfi.monitor.martingale import BETTORS, Order
 
 RECENT: Final = 100
 """Inputs that the median of p is of."""
 
+BINS: Final = 1024
+"""Bins of the history that a figure is drawn from, however long the stream is."""
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What the bets have come to.
+FORMAT: Final = 1
+"""Of the record; another number is another meaning."""
+
+Direction = Literal["rise", "fall"]
+_DIRECTIONS: Final[tuple[Direction | None, ...]] = (None, "rise", "fall")
+
+
+@dataclass(frozen=True)
+class MonitorState:
+    """What is known of a stream so far; inputs are counted from 0.
 
     Attributes:
-        log_stakes: (BETTORS,) of each bettor.
-        log_wealth: the martingale's logarithm.
-        log_largest: the largest it has been.
-        largest_at: the input at which it was; None for the beginning.
-        fired_at: the input at which it first reached the limit.
-        direction: of the scores then.
+        count: how many inputs there were.
+        log10_wealth: of the martingale now; it began at 0.
+        log10_limit: at which it fires, −log10 of the false-alarm rate.
+        log10_largest: the largest it has been.
+        largest_at: the input at which it was; None if it was never above its beginning.
+        fired_at: the input at which it first reached the limit; None if it has not.
+        direction: whether scores rose or fell when it fired; None if it has not.
     """
 
-    log_stakes: Floats = field(default_factory=lambda: np.full(betting.BETTORS, -np.inf))
-    log_wealth: float = 0.0
-    log_largest: float = 0.0
-    largest_at: int | None = None
-    fired_at: int | None = None
-    direction: Direction | None = None
+    count: int
+    log10_wealth: float
+    log10_limit: float
+    log10_largest: float
+    largest_at: int | None
+    fired_at: int | None
+    direction: Direction | None
 
-    def extended(
-        self, count: int, p: Floats, q: Floats, log_limit: float
-    ) -> tuple[Evidence, Floats]:
-        """With the bets on m ≥ 1 more inputs; and the log wealth (m,) after each.
+    @property
+    def fired(self) -> bool:
+        """Whether it has fired; it stays so until `reset`."""
+        return self.fired_at is not None
 
-        Args:
-            count: how many inputs there were before.
-            p: (m,) p-values.
-            q: (m,) one minus them.
-            log_limit: at which it fires.
-        """
-        n = np.arange(count + 1, count + len(p) + 1)
-        stakes = betting.log_stakes(self.log_stakes, betting.log_bets(p, q), n)
-        wealth = betting.log_wealth(stakes, n)
-        top = int(wealth.argmax())
-        is_larger = wealth[top] > self.log_largest
-        fired_at, direction = self.fired_at, self.direction
-        if fired_at is None and wealth[top] >= log_limit:
-            first = int((wealth >= log_limit).argmax())
-            fired_at = count + first
-            direction = "rise" if betting.is_rise(stakes[first]) else "fall"
-        after = Evidence(
-            stakes[-1].copy(),  # not a view, which would hold the stakes after every input
-            float(wealth[-1]),
-            float(wealth[top]) if is_larger else self.log_largest,
-            count + top if is_larger else self.largest_at,
-            fired_at,
-            direction,
-        )
-        return after, wealth
+
+def _no_peaks() -> Floats:
+    return np.full(BINS, -np.inf)
+
+
+def _no_ranks(length: int = BINS) -> Ints:
+    return np.zeros(length, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Everything that a monitor knows of a stream.
+    """Everything that a monitor knows of a stream. It never changes: more inputs make another one.
+
+    Bin b of the history is of the inputs from b·stride on. Its maxima and sums of integers are
+    exact, however the stream is cut into batches.
 
     Attributes:
         order: the scores.
-        evidence: the bets on them.
-        history: for the figure.
-        recent: (at most `RECENT`,) ranks of the last inputs among calibration scores, see `ranks`.
+        log_stakes: (BETTORS,) of each bettor.
+        log_wealth: the martingale's logarithm.
+        log_largest: the largest it has been.
+        largest_at: the input at which it was; −1 for the beginning.
+        fired_at: the input at which it first reached the limit; −1 if it has not.
+        direction: of the scores then, a place in (None, rise, fall).
+        recent: (at most `RECENT`,) ranks of the last inputs among calibration scores, see `mean_p`.
+        stride: inputs a bin, a power of two.
+        peaks: (BINS,) the largest log wealth.
+        ranks: (BINS,) sums of the inputs' ranks among calibration scores.
     """
 
     order: Order = field(default_factory=Order)
-    evidence: Evidence = field(default_factory=Evidence)
-    history: History = field(default_factory=History)
-    recent: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    log_stakes: Floats = field(default_factory=martingale.no_stakes)
+    log_wealth: float = 0.0
+    log_largest: float = 0.0
+    largest_at: int = -1
+    fired_at: int = -1
+    direction: int = 0
+    recent: Ints = field(default_factory=lambda: _no_ranks(0))
+    stride: int = 1
+    peaks: Floats = field(default_factory=_no_peaks)
+    ranks: Ints = field(default_factory=_no_ranks)
 
     def __len__(self) -> int:
         return len(self.order)
+
+    def state(self, false_alarm: float) -> MonitorState:
+        """What is known of it, for the world."""
+        return MonitorState(
+            count=len(self),
+            log10_wealth=self.log_wealth / math.log(10),
+            log10_limit=-math.log10(false_alarm),
+            log10_largest=self.log_largest / math.log(10),
+            largest_at=None if self.largest_at < 0 else self.largest_at,
+            fired_at=None if self.fired_at < 0 else self.fired_at,
+            direction=_DIRECTIONS[self.direction],
+        )
 
     def extended(
         self, scores: Floats, uniform: Floats, reference: Floats, false_alarm: float
@@ -98,17 +121,54 @@ class Stream:
             scores: (m,) of them.
             uniform: (m,) that break ties.
             reference: (n,) calibration scores, ascending.
-            false_alarm: at whose inverse it fires.
+            false_alarm: it fires at the inverse of this.
         """
         count = len(self)
-        inside = counts_among(reference, scores)
+        inside = martingale.counts_among(reference, scores)
         outside, order = self.order.extended(scores)
         total = len(reference) + np.arange(count + 1, count + len(scores) + 1)
-        p, q = p_values(inside + outside, total, uniform)
-        evidence, wealth = self.evidence.extended(count, p, q, -math.log(false_alarm))
-        ranks = 2 * inside.above + inside.equal + 1
-        history = self.history.extended(count, wealth, ranks)
-        return Stream(order, evidence, history, np.append(self.recent, ranks)[-RECENT:])
+        p, q = martingale.p_values(inside + outside, total, uniform)
+        stakes, wealth = martingale.play(self.log_stakes, count, p, q)
+        ranks = 2 * inside[0] + inside[1] + 1
+        after = replace(
+            self,
+            order=order,
+            log_stakes=stakes[-1].copy(),  # not a view, which would hold all of them
+            log_wealth=float(wealth[-1]),
+            recent=np.append(self.recent, ranks)[-RECENT:],
+            **self._history(wealth, ranks),
+        )
+        top = int(wealth.argmax())
+        if wealth[top] > self.log_largest:
+            after = replace(after, log_largest=float(wealth[top]), largest_at=count + top)
+        if self.fired_at < 0 and wealth[top] >= -math.log(false_alarm):
+            first = int((wealth >= -math.log(false_alarm)).argmax())
+            word: Direction = "rise" if martingale.is_rise(stakes[first]) else "fall"
+            after = replace(after, fired_at=count + first, direction=_DIRECTIONS.index(word))
+        return after
+
+    def _history(self, log_wealth: Floats, ranks: Ints) -> dict[str, Any]:
+        """The bins with m more inputs, twice as wide as often as it takes."""
+        count, stride, peaks, sums = len(self), self.stride, self.peaks.copy(), self.ranks.copy()
+        while count + len(ranks) > BINS * stride:
+            stride *= 2
+            peaks = np.append(peaks.reshape(-1, 2).max(axis=1), _no_peaks()[: BINS // 2])
+            sums = np.append(sums.reshape(-1, 2).sum(axis=1), _no_ranks(BINS // 2))
+        bins = np.arange(count, count + len(ranks)) // stride
+        np.maximum.at(peaks, bins, log_wealth)
+        np.add.at(sums, bins, ranks)
+        return {"stride": stride, "peaks": peaks, "ranks": sums}
+
+    def record(self) -> dict[str, Any]:
+        """Numbers and arrays by name; nothing is shared with the stream."""
+        values = {name: value for name, value in vars(self).items() if name != "order"}
+        return {"scores": self.order.ascending(), **deepcopy(values)}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Stream:
+        """The stream of a checked record."""
+        names = [name for name in cls.__dataclass_fields__ if name != "order"]
+        return cls(Order.of(record["scores"]), **{name: record[name] for name in names})
 
 
 def mean_p(ranks: Ints | Floats, reference: int) -> Floats:
@@ -118,3 +178,79 @@ def mean_p(ranks: Ints | Floats, reference: int) -> Floats:
     ties at their mean. It describes a stream; no bet is made on it.
     """
     return np.asarray(ranks / (2.0 * (reference + 1)))
+
+
+# -- records --------------------------------------------------------------------------------------
+
+_NUMBERS: Final[Mapping[str, type[int | float | str]]] = {
+    "format": int, "false_alarm": float, "seed": int, "score": str, "stream": int,
+    "log_wealth": float, "log_largest": float, "largest_at": int, "fired_at": int,
+    "direction": int, "stride": int,
+}  # fmt: skip
+_ARRAYS: Final[Mapping[str, tuple[str, int | None]]] = {  # type and length
+    "reference": ("float64", None), "scores": ("float64", None), "log_stakes": ("float64", BETTORS),
+    "recent": ("int64", None), "peaks": ("float64", BINS), "ranks": ("int64", BINS),
+}  # fmt: skip
+
+
+def checked_record(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A record whose every entry is there and of its type, with arrays of its own.
+
+    Numbers may come as arrays without an axis, as `numpy.load` gives them.
+    """
+    if not isinstance(state, Mapping):
+        raise InputError(f"a monitor's state must be a mapping, got {type(state).__name__}")
+    known = {*_NUMBERS, *_ARRAYS}
+    if known != set(state):
+        missing, unknown = sorted(known - set(state)), sorted(set(state) - known)
+        wrong = f"lacks {', '.join(missing)}" if missing else f"holds {', '.join(unknown)}"
+        raise InputError(
+            f"this is no state of a monitor: it {wrong}; give what state_dict returned"
+        )
+    record: dict[str, Any] = {name: _number(name, state[name], _NUMBERS[name]) for name in _NUMBERS}
+    if record["format"] != FORMAT:
+        raise InputError(
+            f"a monitor's state of format {record['format']}, but this version reads {FORMAT}"
+        )
+    record |= {name: _array(name, state[name], *_ARRAYS[name]) for name in _ARRAYS}
+    if not _is_consistent(record):
+        raise InputError("a monitor's state whose parts contradict each other: was it changed?")
+    return record
+
+
+def _number(name: str, value: Any, kind: type[int | float | str]) -> int | float | str:
+    is_scalar = isinstance(value, np.ndarray | np.generic) and value.ndim == 0
+    plain = value.item() if is_scalar else value
+    if type(plain) not in ((int, float) if kind is float else (kind,)):
+        raise InputError(f"a monitor's state: {name} must be {kind.__name__}, got {value!r:.40}")
+    return kind(plain)
+
+
+def _array(name: str, value: Any, dtype: str, length: int | None) -> Any:
+    array = np.array(value)
+    if array.ndim != 1 or array.dtype.kind != dtype[0] or length not in (None, len(array)):
+        size = "any length" if length is None else f"length {length}"
+        raise InputError(
+            f"a monitor's state: {name} must be a {dtype} array of {size}, got {array.dtype} of "
+            f"shape {array.shape}"
+        )
+    return array.astype(dtype, copy=False)
+
+
+def _is_consistent(record: Mapping[str, Any]) -> bool:
+    """Whether the parts belong together."""
+    count, stride = len(record["scores"]), record["stride"]
+    return (
+        bool(np.isfinite(record["reference"]).all() and np.isfinite(record["scores"]).all())
+        and len(record["reference"]) > 0
+        and len(record["recent"]) == min(count, RECENT)
+        and stride > 0
+        and stride & (stride - 1) == 0
+        and stride * BINS >= count
+        and not np.isnan([*record["log_stakes"], record["log_wealth"], record["log_largest"]]).any()
+        and -1 <= record["largest_at"] < count
+        and -1 <= record["fired_at"] < count
+        and record["direction"] in range(len(_DIRECTIONS))
+        and (record["direction"] > 0) == (record["fired_at"] >= 0)
+        and record["stream"] >= 0
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemfi._config import from_plain
-from gemfi.diagnostics import Health
+from gemfi.diagnosis import Health
 from gemfi.errors import CheckpointError, InputError
 from gemfi.runs.folder import FILES, METRICS, Record, Run
 from gemfi.runs.sections import CLASSIFICATION, DETECTION

@@ -14,7 +14,7 @@ from gemfi._config import to_plain
 from gemfi._files import to_json, write_atomically
 from gemfi.data import OOD_SETS, Split, Task
 from gemfi.detectors import detector_names
-from gemfi.diagnostics import Finding, diagnose
+from gemfi.diagnosis import Finding, diagnose
 from gemfi.runs.folder import (
     METRICS,
     SUMMARY,

@@ -7,6 +7,7 @@ this file knows nothing of models.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -21,11 +22,7 @@ _MEMORY: Final = 0.8  # weight of the past in the mean of seconds an input
 
 
 class QueueFullError(Exception):
-    """There is no room for a request.
-
-    Args:
-        retry_after: whole seconds after which there should be.
-    """
+    """There is no room for a request; there should be after `retry_after` seconds."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"the queue is full; try again in {retry_after} s")
@@ -38,12 +35,7 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Served(Generic[Result]):
-    """The result of one payload.
-
-    Attributes:
-        result: of it.
-        batch: inputs of the batch that it was part of.
-    """
+    """The result of one payload; `batch` is the number of inputs that ran with it."""
 
     result: Result
     batch: int
@@ -72,9 +64,9 @@ class Batcher(Generic[Payload, Result]):
     Args:
         run: payloads of one kind -> their results, in order. Runs in the one worker thread.
         max_batch: inputs of a batch; a larger payload is a batch of its own.
-        max_wait: milliseconds.
+        max_wait: milliseconds that an input waits for others, at most.
         max_queue: inputs that may wait.
-        on_batch: is told how many inputs each batch had.
+        on_batch: called with the number of inputs of each batch.
     """
 
     def __init__(
@@ -92,7 +84,7 @@ class Batcher(Generic[Payload, Result]):
         self._waiting: deque[_Waiting[Payload, Result]] = deque()
         self._last = 1  # inputs of the last batch
         self._seconds = 0.0  # an input, of late
-        self._enough: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
         self._loop_task: asyncio.Task[None] | None = None
         self._stopped = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="gemfi-model")
@@ -100,12 +92,9 @@ class Batcher(Generic[Payload, Result]):
     async def submit(
         self, payload: Payload, size: int = 1, kind: Hashable = None
     ) -> Served[Result]:
-        """Wait for the result of a payload; to stop waiting, cancel this.
+        """Wait for the result of a payload of `size` inputs; to stop waiting, cancel this.
 
-        Args:
-            payload: what `run` takes.
-            size: how many inputs it is.
-            kind: payloads of different kinds are never in one batch.
+        Payloads of different kinds are never in one batch.
 
         Raises:
             QueueFullError: if there is no room.
@@ -121,7 +110,7 @@ class Batcher(Generic[Payload, Result]):
         self.depth += size
         if self._loop_task is None or self._loop_task.done():
             self._loop_task = loop.create_task(self._serve())
-        self._wake_if_enough()
+        self._changed.set()
         try:
             return await waiting.answer
         finally:
@@ -136,8 +125,7 @@ class Batcher(Generic[Payload, Result]):
     async def stop(self) -> None:
         """Accept nothing more, finish what was accepted, end the thread."""
         self._stopped = True
-        if self._enough is not None and not self._enough.done():
-            self._enough.set_result(None)
+        self._changed.set()
         if self._loop_task is not None:
             await self._loop_task
         self._worker.shutdown(wait=True)
@@ -153,60 +141,47 @@ class Batcher(Generic[Payload, Result]):
 
     async def _gather(self) -> None:
         """Wait for as many inputs as the last batch had, or until the first has waited enough."""
-        loop = asyncio.get_running_loop()
-        left = self._waiting[0].since + self.max_wait - loop.time()
-        if self._stopped or left <= 0 or self.depth >= self._wanted():
-            return
-        self._enough = loop.create_future()
-        timer = loop.call_later(left, _resolve, self._enough)
-        await self._enough
-        timer.cancel()
-        self._enough = None
-
-    def _wanted(self) -> int:
-        return min(self.max_batch, self._last)
-
-    def _wake_if_enough(self) -> None:
-        if self._enough is not None and self.depth >= self._wanted():
-            _resolve(self._enough)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._waiting[0].since + self.max_wait):
+                while self.depth < min(self.max_batch, self._last) and not self._stopped:
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def _take(self) -> list[_Waiting[Payload, Result]]:
         """The first that waits, and those behind it that fit."""
         batch: list[_Waiting[Payload, Result]] = []
-        kept: deque[_Waiting[Payload, Result]] = deque()
+        left: list[_Waiting[Payload, Result]] = []
         size = 0
         while self._waiting:
-            each = self._waiting.popleft()
-            if batch and each.kind != batch[0].kind:
-                kept.append(each)
+            waiter = self._waiting.popleft()
+            if batch and waiter.kind != batch[0].kind:
+                left.append(waiter)
                 continue
-            if batch and size + each.size > self.max_batch:
-                kept.append(each)
+            if batch and size + waiter.size > self.max_batch:
+                left.append(waiter)
                 break
-            batch.append(each)
-            each.taken = True
-            size += each.size
-        self._waiting.extendleft(reversed(kept))
+            batch.append(waiter)
+            waiter.taken = True
+            size += waiter.size
+        self._waiting.extendleft(reversed(left))
         self.depth -= size
         return batch
 
     async def _run_batch(self, batch: list[_Waiting[Payload, Result]]) -> None:
         loop = asyncio.get_running_loop()
-        size, start = sum(each.size for each in batch), loop.time()
-        outcomes = await self._outcomes([each.payload for each in batch])
+        size, start = sum(waiter.size for waiter in batch), loop.time()
+        outcomes = await self._outcomes([waiter.payload for waiter in batch])
         self._last = size
         self._on_batch(size)
         spent = (loop.time() - start) / size
-        self._seconds = (
-            spent if not self._seconds else (_MEMORY * self._seconds + (1 - _MEMORY) * spent)
-        )
-        for each, outcome in zip(batch, outcomes, strict=True):
-            if each.answer.done():  # nobody waits any more
+        self._seconds += (1 - _MEMORY if self._seconds else 1) * (spent - self._seconds)
+        for waiter, outcome in zip(batch, outcomes, strict=True):
+            if waiter.answer.done():  # nobody waits any more
                 continue
             if isinstance(outcome, Exception):
-                each.answer.set_exception(outcome)
+                waiter.answer.set_exception(outcome)
             else:
-                each.answer.set_result(Served(outcome, size))
+                waiter.answer.set_result(Served(outcome, size))
 
     async def _outcomes(self, payloads: list[Payload]) -> Sequence[Any]:
         """A result or an exception for each payload."""
@@ -217,8 +192,3 @@ class Batcher(Generic[Payload, Result]):
             if len(payloads) == 1:
                 return [error]
         return [(await self._outcomes([payload]))[0] for payload in payloads]
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -1,10 +1,10 @@
 """Connections: how many there may be, and how long each may take over its part.
 
-asyncio accepts whatever comes, and at the end of the file descriptors it says so thousands of times
-a second. So the listening socket itself counts: at the limit of its `Gate` those make room who have
-been idle longest or have sent half a header, requests beyond it are answered 503, and beyond a
-small margin new connections are closed. uvicorn waits for a header, and for a client that does not
-take its answer, as long as it takes; `Connection` does not.
+asyncio accepts whatever comes, and when no file descriptor is left it logs that thousands of times
+a second. So the listening socket itself counts. At the limit, connections make room that have been
+idle longest or have sent half a header; requests beyond it are answered 503, and beyond a small
+margin new connections are closed. uvicorn (its `limit_concurrency` included) has no limit on the
+time in which a header must come or an answer must be taken; `Connection` has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from gemfi._files import to_json
 from gemfi.errors import InputError
 from gemfi.serve.logs import log
 from gemfi.serve.problems import ProblemError
@@ -30,18 +29,14 @@ from gemfi.serve.settings import Settings
 
 _OWN: Final = 64  # descriptors for the log, the model's files and what libraries open
 _MARGIN: Final = 16  # connections beyond the limit, which are there to hear 503
-_SLOW: Final = 1.0  # seconds after which who has not sent a header may have to make room
+_SLOW: Final = 1.0  # seconds without a header after which a connection may have to make room
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _PAUSE: Final = 0.05  # seconds
-_GRACE: Final = 1.0  # seconds more than the app takes, which has the better words
+_GRACE: Final = 1.0  # seconds more than the app waits, since its error message is better
 
 
-class Gate:
-    """Counts the connections of a process.
-
-    Args:
-        limit: beyond which requests are refused.
-    """
+class ConnectionLimit:
+    """Counts the connections of a process; beyond `limit` requests are refused."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.open = limit, 0
@@ -49,8 +44,8 @@ class Gate:
         self.waiting: dict[Connection, float] = {}  # for a request, since when, the longest first
 
     @classmethod
-    def of(cls, settings: Settings) -> Gate:
-        """A gate for as many as were chosen, or as the limit of open files leaves room for."""
+    def of(cls, settings: Settings) -> ConnectionLimit:
+        """As many as were chosen, or as the limit of open files leaves room for."""
         if sys.platform == "win32":
             return cls(settings.max_connections)
         import resource  # noqa: PLC0415 - not on Windows
@@ -92,31 +87,26 @@ class Gate:
         return self._staying >= self.limit + _MARGIN
 
 
-class _Counted(socket.socket):
-    """A connection that its gate knows of until it is closed."""
+class _CountedSocket(socket.socket):
+    """A connection that counts until it is closed."""
 
-    gate: Gate | None = None
+    limit: ConnectionLimit | None = None
 
     def close(self) -> None:
-        """Close it, and make room."""
-        if self.gate is not None:
-            self.gate.open -= 1
-            self.gate = None
+        """Close it, and count it no longer."""
+        if self.limit is not None:
+            self.limit.open -= 1
+            self.limit = None
         super().close()
 
 
 class Listener(socket.socket):
-    """A listening socket that keeps to the limit of a gate.
+    """A listening socket that keeps to a limit; it takes the place of `listening`."""
 
-    Args:
-        listening: a socket, which becomes this one.
-        gate: that counts.
-    """
-
-    def __init__(self, listening: socket.socket, gate: Gate) -> None:
+    def __init__(self, listening: socket.socket, limit: ConnectionLimit) -> None:
         family, kind, protocol = listening.family, listening.type, listening.proto
         super().__init__(family, kind, protocol, fileno=listening.detach())
-        self.gate = gate
+        self.limit = limit
         self._spare: int | None = None
         self._keep_spare()
 
@@ -134,15 +124,15 @@ class Listener(socket.socket):
                 raise
             self._turn_away()
             raise BlockingIOError from None
-        self.gate.make_room()
-        if self.gate.is_full:
+        self.limit.make_room()
+        if self.limit.is_full:
             plain.close()
             log("connection closed", level=logging.WARNING, reason="too many are open")
             raise BlockingIOError
-        kept = _Counted(self.family, self.type, self.proto, fileno=plain.detach())
-        kept.gate = self.gate
-        self.gate.open += 1
-        return kept, address
+        counted = _CountedSocket(self.family, self.type, self.proto, fileno=plain.detach())
+        counted.limit = self.limit
+        self.limit.open += 1
+        return counted, address
 
     def close(self) -> None:
         """Close it."""
@@ -150,7 +140,7 @@ class Listener(socket.socket):
         super().close()
 
     def _turn_away(self) -> None:
-        """Close the first that waits, by the descriptor that is spared for this.
+        """Close the first connection that waits, with the descriptor that is spared for this.
 
         If it stayed, the socket would be ready at once again, and the process would spin.
         """
@@ -180,14 +170,14 @@ class Connection(H11Protocol):
     `timeout_keep_alive` counts.
 
     Args:
-        settings: that have the times.
-        gate: that is told on whom a request is awaited.
-        known: what uvicorn gives.
+        settings: has the times.
+        limit: is told which connections wait for a request.
+        known: uvicorn's own arguments.
     """
 
-    def __init__(self, settings: Settings, gate: Gate, **known: Any) -> None:
+    def __init__(self, settings: Settings, limit: ConnectionLimit, **known: Any) -> None:
         super().__init__(**known)
-        self._settings, self._gate = settings, gate
+        self._settings, self._limit = settings, limit
         self._phase: tuple[str, int] | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -200,7 +190,7 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clocks."""
         self._restart(None)
-        self._gate.leaving.discard(self)
+        self._limit.leaving.discard(self)
         self.resume_writing()
         super().connection_lost(exc)
 
@@ -227,7 +217,7 @@ class Connection(H11Protocol):
         self._stalled = self.loop.call_later(self._settings.body_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It did."""
+        """Stop waiting: the client took it."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -252,11 +242,11 @@ class Connection(H11Protocol):
         if self._clock is not None:
             self._clock.cancel()
         self._phase, self._clock = phase, None
-        self._gate.waiting.pop(self, None)
+        self._limit.waiting.pop(self, None)
         if phase is None:
             return
         if phase[0] != "body":
-            self._gate.waiting[self] = time.monotonic()
+            self._limit.waiting[self] = time.monotonic()
         if phase[0] == "request":
             return  # uvicorn has a clock for idle connections
         header, body = self._settings.header_timeout, self._settings.body_timeout + _GRACE
@@ -278,7 +268,7 @@ class Connection(H11Protocol):
 def _late(reason: str) -> bytes:
     """The answer to half a header."""
     message = f"the header did not come in time: {reason}"
-    body = to_json(ProblemError(408, "slow_header", message).plain()).encode()
+    body = ProblemError(408, "slow_header", message).body().encode()
     lines = (
         "HTTP/1.1 408 Request Timeout", "Connection: close", "Content-Type: application/json",
         f"Content-Length: {len(body)}", "", "",

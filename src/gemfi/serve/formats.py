@@ -1,22 +1,33 @@
-"""What a model takes, as the server checks it."""
+"""What a model takes, as pydantic types that check requests and describe them in OpenAPI."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cached_property
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, WithJsonSchema
+from pydantic import create_model as create_pydantic_model
 
 from gemfi.backbones.tokens import Tokens
 from gemfi.bundle import Bundle, Kind
 from gemfi.data.columns import Columns
 from gemfi.serve.settings import Settings
 
+MANY: Final = {"inputs": "input", "images": "image"}
+"""The field of several inputs -> the field of one."""
+
 _FLOAT32: Final = 3.4028234663852886e38  # the largest
 _LONGEST: Final = len("-1.7976931348623157e+308")
 _CELL: Final = 256  # bytes of a category and what is around it
 _SOME_BYTES: Final = 2**16
 _MANY_BYTES: Final = 2**24
+_MOST_NUMBERS: Final = 64  # of an example
+_PIXEL: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGM4AQAAygDJmcpdfgAAAABJRU5ErkJggg=="
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,7 @@ class InputFormat:
         kind: image, row of numbers, text as token ids, or any other array.
         shape: of one input; of a text, its greatest length.
         dtype: `uint8`, `float32`, `float64` or `int64`.
-        tokens: of a text.
+        tokens: how texts become token ids; None for other inputs.
         columns: of a table, whose rows may come as objects by name.
     """
 
@@ -43,31 +54,30 @@ class InputFormat:
         tokens = bundle.model.tokens
         if tokens is not None:
             return cls("text", (settings.max_tokens,), "int64", tokens)
-        return cls(bundle.kind, bundle.sample_shape, _dtype(bundle), columns=bundle.columns)
+        known = bundle.info.sample_dtype
+        dtype = known if known in {"uint8", "float64"} else "float32"
+        return cls(bundle.kind, bundle.sample_shape, dtype, columns=bundle.columns)
 
     @property
-    def is_whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether only whole numbers are taken: bytes and token ids."""
         return self.dtype in {"uint8", "int64"}
 
+    @property
     def bounds(self) -> tuple[float, float]:
         """The least and the greatest number that is taken."""
         if self.tokens is not None:
             return 0, self.tokens.vocabulary - 1
         return (0, 255) if self.dtype == "uint8" else (-_FLOAT32, _FLOAT32)
 
-    def schema(self) -> dict[str, Any]:
-        """One input as a JSON schema."""
-        low, high = self.bounds()
-        found: dict[str, Any] = {
-            "type": "integer" if self.is_whole else "number",
-            "minimum": low,
-            "maximum": high,
-        }
-        for length in reversed(self.shape):
-            least = 1 if self.tokens is not None else length
-            found = {"type": "array", "items": found, "minItems": least, "maxItems": length}
-        return found
+    def words(self) -> str:
+        """What an input is, for messages."""
+        if self.tokens is not None:
+            return f"1 to {self.shape[0]} token ids from 0 to {self.tokens.vocabulary - 1}"
+        numbers = "whole numbers from 0 to 255" if self.dtype == "uint8" else "numbers"
+        return f"{'×'.join(map(str, self.shape))} {numbers}"
+
+    # -- limits ------------------------------------------------------------------------------------
 
     @property
     def numbers(self) -> int:
@@ -80,12 +90,12 @@ class InputFormat:
         return sum(math.prod(self.shape[:depth]) for depth in range(len(self.shape)))
 
     def max_bytes(self, max_inputs: int) -> int:
-        """Of a body: what that many inputs take, but one input and 64 KiB always fit.
+        """Bytes of a body: what that many inputs take, but one input and 64 KiB always fit.
 
         16 MiB is enough otherwise, and what images need, since a file may be larger than what the
         model sees of it.
         """
-        longest = len(str(int(self.bounds()[1]))) if self.is_whole else _LONGEST
+        longest = len(str(int(self.bounds[1]))) if self.is_integer else _LONGEST
         comma = len(", ")
         one = self.numbers * (longest + comma) + self.lists * (len("[]") + comma)
         if self.columns is not None:  # an object by the names of the columns
@@ -93,15 +103,101 @@ class InputFormat:
         many = _MANY_BYTES if self.kind == "image" else min(max_inputs * one, _MANY_BYTES)
         return max(one, many, _SOME_BYTES)
 
-    def words(self) -> str:
-        """What an input is, for messages."""
-        size = "×".join(map(str, self.shape))
-        if self.tokens is not None:
-            return f"1 to {self.shape[0]} token ids from 0 to {self.tokens.vocabulary - 1}"
-        numbers = "whole numbers from 0 to 255" if self.dtype == "uint8" else "numbers"
-        return f"{size} {numbers}"
+    # -- pydantic types ----------------------------------------------------------------------------
+
+    @cached_property
+    def number(self) -> Any:
+        """One number of an input."""
+        low, high = self.bounds
+        if self.is_integer:  # 3.0 is whole, too
+            schema = {"type": "integer", "minimum": low, "maximum": high}
+            exact = Field(strict=True, ge=low, le=high, multiple_of=1)
+            return Annotated[float, exact, WithJsonSchema(schema)]
+        return Annotated[float, Field(strict=True, ge=low, le=high)]
+
+    @cached_property
+    def sample(self) -> Any:
+        """One input as nested arrays."""
+        sample = self.number
+        for length in reversed(self.shape):
+            least = 1 if self.tokens is not None else length
+            limits = Field(min_length=least, max_length=length)
+            sample = Annotated[_checked_list(sample), limits]
+        return sample
+
+    @cached_property
+    def row(self) -> type[BaseModel] | None:
+        """One row as an object by the names of the columns; None if they have no names."""
+        if self.columns is None:
+            return None
+        cells: dict[str, Any] = {}
+        for index, column in enumerate(self.columns.columns):
+            cell: Any = str | int | float | bool | None
+            if column.kind == "number":
+                cell = self.number | bool | None if column.missing else self.number | bool
+            cells[f"column_{index}"] = cell, Field(alias=column.name)
+        strict = ConfigDict(extra="forbid", strict=True)
+        return create_pydantic_model("Row", __config__=strict, **cells)
+
+    @cached_property
+    def samples_adapter(self) -> TypeAdapter[list[Any]]:
+        """Checks inputs as nested arrays; stops at the first flaw."""
+        return TypeAdapter(_checked_list(self.sample))
+
+    @cached_property
+    def rows_adapter(self) -> TypeAdapter[list[Any]]:
+        """Checks rows as objects; stops at the first row with a flaw."""
+        return TypeAdapter(_checked_list(self.row))
+
+    # -- OpenAPI -----------------------------------------------------------------------------------
+
+    def contents(self, max_inputs: int) -> dict[str, Any]:
+        """Every body that is taken, by its Content-Type, as OpenAPI describes it."""
+
+        def alternatives(name: str, schema: dict[str, Any]) -> list[dict[str, Any]]:
+            many = {"type": "array", "items": schema, "minItems": 1, "maxItems": max_inputs}
+            return [_only(name, many), _only(MANY[name], schema)]
+
+        choices = alternatives("inputs", TypeAdapter(self.sample).json_schema())
+        if self.row is not None:
+            choices += alternatives("inputs", self.row.model_json_schema())
+        examples = self._examples()
+        body = {"schema": {"oneOf": choices}} | ({"examples": examples} if examples else {})
+        if self.kind != "image":
+            return {"application/json": body}
+        text = "Base64 of a PNG, JPEG, BMP or WEBP file, or a data: URL of it."
+        choices += alternatives("images", {"type": "string", "description": text})
+        file = {"type": "string", "format": "binary"}
+        files = {"type": "array", "items": file, "minItems": 1, "maxItems": max_inputs}
+        return {
+            "application/json": body,
+            "multipart/form-data": {"schema": _only("file", files)},
+        }
+
+    def _examples(self) -> dict[str, Any]:
+        """Bodies to copy: an image, or numbers if they are few."""
+        examples: dict[str, Any] = {}
+        if self.kind == "image":
+            examples["image"] = {"summary": "A file (of one pixel)", "value": {"image": _PIXEL}}
+        shape = self.shape if self.tokens is None else (3,)
+        if math.prod(shape) <= _MOST_NUMBERS:
+            one: Any = 1
+            for length in reversed(shape):
+                one = [one] * length
+            examples["one"] = {"summary": "One input", "value": {"input": one}}
+            examples["two"] = {"summary": "Two inputs", "value": {"inputs": [one, one]}}
+        return examples
 
 
-def _dtype(bundle: Bundle) -> str:
-    known = bundle.info.sample_dtype
-    return known if known in {"uint8", "float64"} else "float32"
+def _checked_list(item: Any) -> Any:
+    """A list that is refused at its first flaw, so that a body of flaws takes no memory."""
+    return Annotated[list[item], FailFast()]
+
+
+def _only(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: schema},
+        "required": [name],
+        "additionalProperties": False,
+    }

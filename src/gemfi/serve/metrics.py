@@ -1,119 +1,136 @@
-"""Counters, gauges and histograms, and the text in which Prometheus reads them.
-
-All of them belong to the event loop's thread.
-"""
+"""What the server measures of itself, for Prometheus; of several workers, any can show all."""
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
-SECONDS: Final = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-)  # fmt: skip
-SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from gemfi._version import __version__
+from gemfi.decisions import Verdict
+from gemfi.serve.predictor import WatchState
+
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-Labels = tuple[str, ...]
+_SECONDS: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-class Counter:
-    """A number for each set of labels, that only grows.
+class Metrics:
+    """Every family that /metrics shows."""
 
-    Args:
-        name: of the family; it ends in `_total`.
-        text: what it counts.
-        labels: their names.
-    """
+    def __init__(self, max_queue: int) -> None:
+        self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry)
+        histogram = partial(Histogram, registry=self._registry)
+        self._info = gauge("gemfi_info", "What is served.", ("model", "method", "version"))
+        self.requests = counter(
+            "gemfi_requests_total", "Requests that were answered.", ("route", "method", "code")
+        )
+        text = "From the first byte to the answer."
+        self.seconds = histogram("gemfi_request_seconds", text, ("route",), buckets=_SECONDS)
+        self.inputs = counter("gemfi_inputs_total", "Inputs that the model has answered.")
+        text = "Inputs by the verdict that was answered."
+        self.decisions = counter("gemfi_decisions_total", text, ("verdict",))
+        text = "Inputs of a pass of the model."
+        self.batches = histogram("gemfi_batch_inputs", text, buckets=_SIZES)
+        self._depth = gauge("gemfi_queue_inputs", "Inputs that wait.")
+        gauge("gemfi_queue_limit_inputs", "Inputs that may wait.").set(max_queue)
+        text = "Times that the model was to be read anew."
+        self.reloads = counter("gemfi_reloads_total", text, ("outcome",))
+        self._folder: Path | None = None
+        self._worker = ""
 
-    kind = "counter"
+    def share(self, folder: Path, worker: int) -> None:
+        """Share a folder with other workers; whoever is asked then shows the metrics of all."""
+        self._folder, self._worker = folder, str(worker)
 
-    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
-        self.name, self.text, self.labels = name, text, tuple(labels)
-        self.values: dict[Labels, float] = {} if labels else {(): 0.0}
+    @property
+    def is_shared(self) -> bool:
+        """Whether other workers show these metrics."""
+        return self._folder is not None
 
-    def add(self, *labels: str, by: float = 1) -> None:
-        """Count."""
-        self.values[labels] = self.values.get(labels, 0.0) + by
+    def name_model(self, model: str, method: str, *, decides: bool) -> None:
+        """Name the model that is served from now on, and whether it has a policy."""
+        self._info.clear()
+        self._info.labels(model, method, __version__).set(1)
+        if decides:
+            for verdict in Verdict:
+                self.decisions.labels(str(verdict))
 
-    def lines(self) -> Iterator[str]:
-        """One line a set of labels."""
-        for labels, value in sorted(self.values.items()):
-            yield _line(self.name, dict(zip(self.labels, labels, strict=True)), value)
+    def text(self, depth: int, watch: WatchState | None) -> str:
+        """Everything, as Prometheus reads it; `depth` is the number of inputs that wait."""
+        self._depth.set(depth)
+        own = [*self._registry.collect(), *([] if watch is None else _monitor_families(watch))]
+        for family in own:
+            family.samples = [
+                sample._replace(labels=self._label | sample.labels)
+                for sample in family.samples
+                if not sample.name.endswith("_created")  # when the process began, for each series
+            ]
+        if self._folder is None:
+            return _text(own)
+        file = self._folder / f"{self._worker}.prom"
+        temporary = file.with_suffix(".tmp")
+        temporary.write_text(_text(own), encoding="utf-8")
+        temporary.replace(file)
+        return joined(self._folder)
 
-
-class Gauge(Counter):
-    """A number for each set of labels, that goes up and down; see `Counter`."""
-
-    kind = "gauge"
-
-    def put(self, value: float, *labels: str) -> None:
-        """Write a number down."""
-        self.values[labels] = value
-
-
-class Histogram:
-    """How many observations are at most as large as each of some bounds, for each set of labels.
-
-    Args:
-        name: of the family.
-        text: what is observed.
-        bounds: ascending; infinity is added.
-        labels: their names.
-    """
-
-    kind = "histogram"
-
-    def __init__(
-        self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()
-    ) -> None:
-        self.name, self.text, self.labels = name, text, tuple(labels)
-        self.bounds = (*bounds, math.inf)
-        self.values: dict[Labels, tuple[list[int], float]] = {}
-        if not labels:
-            self.values[()] = ([0] * len(self.bounds), 0.0)
-
-    def observe(self, value: float, *labels: str) -> None:
-        """Count an observation."""
-        counts, total = self.values.get(labels) or ([0] * len(self.bounds), 0.0)
-        counts[bisect_left(self.bounds, value)] += 1
-        self.values[labels] = (counts, total + value)
-
-    def lines(self) -> Iterator[str]:
-        """A line for each bound, the sum and the count."""
-        for labels, (counts, total) in sorted(self.values.items()):
-            named = dict(zip(self.labels, labels, strict=True))
-            running = 0
-            for bound, count in zip(self.bounds, counts, strict=True):
-                running += count
-                yield _line(f"{self.name}_bucket", {**named, "le": _number(bound)}, running)
-            yield _line(f"{self.name}_sum", named, total)
-            yield _line(f"{self.name}_count", named, running)
+    @property
+    def _label(self) -> dict[str, str]:
+        return {} if self._folder is None else {"worker": self._worker}
 
 
-def exposition(families: Sequence[Counter | Histogram]) -> str:
-    """The text of some families, each with what it is."""
-    lines: list[str] = []
-    for family in families:
-        lines += [f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {family.kind}"]
-        lines += family.lines()
-    return "\n".join(lines) + "\n"
+def joined(folder: Path) -> str:
+    """The metrics of all workers, each family once."""
+    families: dict[tuple[str, str], Metric] = {}
+    for file in sorted(folder.glob("*.prom"), key=lambda file: int(file.stem)):
+        for family in text_string_to_metric_families(file.read_text(encoding="utf-8")):
+            known = families.setdefault((family.name, family.type), family)
+            if known is not family:
+                known.samples += family.samples
+    return _text(list(families.values()))
 
 
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{inner}}} {_number(value)}" if inner else f"{name} {_number(value)}"
+class _Families(Collector):
+    """Families that were collected before."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """The families."""
+        return iter(self._families)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _text(families: list[Metric]) -> str:
+    return generate_latest(_Families(families)).decode()
 
 
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+def _monitor_families(watch: WatchState) -> Iterator[Metric]:
+    """What is known of the monitor."""
+    now = watch.now
+    for name, text, value in (
+        ("inputs", "Inputs of the stream that runs.", now.count),
+        ("log10_wealth", "Evidence of drift in the stream that runs; it began at 0.",
+         now.log10_wealth),
+        ("log10_largest", "The largest it has been.", now.log10_largest),
+        ("log10_limit", "At which the monitor fires.", now.log10_limit),
+        ("fired", "Whether the stream that runs has fired.", int(now.fired)),
+    ):  # fmt: skip
+        yield GaugeMetricFamily(f"gemfi_monitor_{name}", text, value)
+    for name, text, value in (
+        ("inputs", "Inputs of all streams.", watch.inputs),
+        ("streams", "Streams that were begun.", watch.streams),
+        ("alarms", "Streams that fired.", watch.alarms),
+    ):
+        yield CounterMetricFamily(f"gemfi_monitor_{name}", text, value)

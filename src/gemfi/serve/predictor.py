@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from gemfi.answers import Answers, Prediction, details
 from gemfi.belief import Belief
 from gemfi.bundle import Bundle
-from gemfi.decisions import Decisions, Policy, Readings, read_belief
+from gemfi.decisions import Policy
 from gemfi.errors import InputError
-from gemfi.scores import MAIN, available
-from gemfi.serve.answers import Plain, details, predictions
+from gemfi.monitor import Monitor, MonitorState
+from gemfi.scores import MAIN, available, score_of
 from gemfi.serve.formats import InputFormat
+from gemfi.serve.schemas import Limits, ModelAbout
 from gemfi.serve.settings import Settings
-from gemfi.serve.watch import Watch
+
+_LARGEST: Final = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,136 +40,158 @@ class Question:
     detail: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Reply:
-    """What one request is told.
-
-    Attributes:
-        predictions: one for each input.
-        verdicts: how many inputs have each verdict.
-    """
-
-    predictions: list[Plain]
-    verdicts: dict[str, int]
-
-
 class Predictor:
-    """Asks the model of a bundle. One thread at a time.
+    """A model that is served, and everything that was made from it. One thread at a time.
+
+    Each request is answered by one of them, from first to last.
 
     Args:
         bundle: the model with what it was calibrated on.
-        policy: that decides; None for none.
+        policy: makes the decisions; None for none.
         settings: how many inputs a pass may have, and how the monitor runs.
     """
 
     def __init__(self, bundle: Bundle, policy: Policy | None, settings: Settings) -> None:
-        self.model, self.policy = bundle.model, policy
-        self.class_names = tuple(bundle.info.class_names)
+        self.bundle, self.policy = bundle, policy
         self.form = InputFormat.of(bundle, settings)
-        self._max_batch = settings.max_batch
+        self.max_bytes = settings.max_bytes or self.form.max_bytes(settings.max_inputs)
         self.watch = Watch.of(bundle, policy, settings)
-        self.scores = self._told(tuple(bundle.references))
+        self._max_batch = settings.max_batch
+        self._score_names = self._try()
+        limits = Limits(batch=settings.max_inputs, bytes=self.max_bytes, pixels=settings.max_pixels)
+        self.about = ModelAbout.of(bundle, policy, self.form, limits).model_dump_json()
 
-    def _told(self, referenced: tuple[str, ...]) -> tuple[str, ...]:
-        """The scores that are told, found by a trial."""
-        belief = self._tried()
-        has = {*available(belief), *belief.extra}
-        used = () if self.policy is None else (self.policy.score, self.policy.doubt)
-        watched = () if self.watch is None else (self.watch.score,)
-        wanted = dict.fromkeys((*MAIN, *used, *watched, *referenced))
-        found = tuple(name for name in wanted if name in has)
-        predictions(belief, self.class_names, found)  # whose first time takes long
-        return found
-
-    def _tried(self) -> Belief:
-        """The belief on a trial, which is decided on, too: what cannot be fails at the start."""
+    def _try(self) -> tuple[str, ...]:
+        """The names of the scores that are told, by a trial; what cannot be fails at the start."""
+        tokens = self.form.tokens
+        value = 1 if tokens is not None and tokens.pad == 0 else 0
+        dtype = getattr(torch, self.form.dtype)
+        trial = torch.full((1, *self.form.shape), value, dtype=dtype)
         try:
-            belief = self.model.predict(self._trial())
+            belief = self.bundle.model.predict(trial)
         except RuntimeError as error:  # by torch, of sizes or numbers
             reason = str(error).partition("\n")[0]
             raise InputError(
                 f"the model cannot answer an input of the shape {self.form.shape} that it asks "
                 f"for: {reason}"
             ) from error
-        if self.policy is not None:
-            self.policy(belief)
-        return belief
+        used = [] if self.policy is None else [self.policy.score, self.policy.doubt]
+        used += [] if self.watch is None else [self.watch.score]
+        has = {*available(belief), *belief.extra}
+        wanted = dict.fromkeys((*MAIN, *used, *self.bundle.references))
+        names = tuple(name for name in wanted if name in has)
+        # The first time takes long, and a policy may read a score that the model lacks.
+        Answers.of(belief, self.bundle.info.class_names, names, self.policy).records()
+        return names
 
-    def _trial(self) -> torch.Tensor:
-        """One input of zeros, or a text of the greatest length."""
-        dtype = getattr(torch, self.form.dtype)
-        pad = None if self.form.tokens is None else self.form.tokens.pad
-        return torch.full((1, *self.form.shape), 1 if pad == 0 else 0, dtype=dtype)
-
-    def run(self, questions: Sequence[Question]) -> list[Reply]:
-        """The replies to questions whose inputs have one shape, by one pass."""
-        inputs = (
-            questions[0].inputs
-            if len(questions) == 1
-            else np.concatenate([each.inputs for each in questions])
-        )
-        belief = self.model.predict(torch.from_numpy(inputs), self._max_batch)
-        policy = self.policy
-        readings = None if policy is None else read_belief(belief, policy.score, policy.doubt)
-        decisions = None
-        if policy is not None and readings is not None:
-            decisions = policy.decide(readings)
-            decisions = _at_own_levels(policy, readings, decisions, questions)
-        doubt = None if readings is None else readings.doubt
-        told = predictions(belief, self.class_names, self.scores, decisions, doubt)
-        self._add_details(told, belief, inputs, questions)
+    def run(self, questions: Sequence[Question]) -> list[list[Prediction]]:
+        """The answers to questions whose inputs have one shape, by one pass."""
+        counts = [len(question.inputs) for question in questions]
+        inputs = np.concatenate([question.inputs for question in questions])
+        belief = self.bundle.model.predict(torch.from_numpy(inputs), self._max_batch)
+        rates = [np.nan if question.level is None else question.level for question in questions]
+        levels = np.repeat(np.array(rates, np.float64), counts)
+        names = self.bundle.info.class_names
+        records = Answers.of(belief, names, self._score_names, self.policy, levels).records()
+        rows = np.flatnonzero(np.repeat([question.detail for question in questions], counts))
+        if len(rows):
+            images = _bytes(inputs[rows]) if self.form.kind == "image" else None
+            for row, detail in zip(rows, details(belief[rows.tolist()], images), strict=True):
+                records[row].detail = detail
         if self.watch is not None:
             self.watch.update(belief)
-        return _split(questions, told)
-
-    def _add_details(
-        self,
-        told: list[Plain],
-        belief: Belief,
-        inputs: npt.NDArray[Any],
-        questions: Sequence[Question],
-    ) -> None:
-        asked = np.repeat(
-            [each.detail for each in questions], [len(each.inputs) for each in questions]
-        )
-        rows = np.flatnonzero(asked)
-        if not len(rows):
-            return
-        seen = _bytes(inputs[rows]) if self.form.kind == "image" else None
-        for row, detail in zip(rows, details(belief[rows.tolist()], seen), strict=True):
-            told[row]["detail"] = detail
+        ends = np.cumsum(counts).tolist()
+        return [records[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
-def _at_own_levels(
-    policy: Policy, readings: Readings, decisions: Decisions, questions: Sequence[Question]
-) -> Decisions:
-    """The decisions with those replaced that were asked for at another false-alarm rate."""
-    verdict, start = decisions.verdict.copy(), 0
-    for each in questions:
-        rows = np.arange(start, start + len(each.inputs))
-        if each.level is not None:
-            verdict[rows] = replace(policy, level=each.level).decide(readings[rows]).verdict
-        start += len(rows)
-    return replace(decisions, verdict=verdict)
+def count_verdicts(predictions: Sequence[Prediction]) -> Counter[str]:
+    """How many predictions have each verdict."""
+    return Counter(row.decision for row in predictions if row.decision is not None)
 
 
 def _bytes(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Images as the bytes that they were: those of floating point are in [0, 1]."""
     if images.dtype == np.uint8:
         return images
-    found: npt.NDArray[np.uint8] = np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
-    return found
+    pixels: npt.NDArray[np.uint8] = np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
+    return pixels
 
 
-def _split(questions: Sequence[Question], told: list[Plain]) -> list[Reply]:
-    replies, start = [], 0
-    for each in questions:
-        own = told[start : start + len(each.inputs)]
-        verdicts: dict[str, int] = {}
-        for prediction in own:
-            if prediction["decision"] is not None:
-                name = prediction["decision"]
-                verdicts[name] = verdicts.get(name, 0) + 1
-        replies.append(Reply(own, verdicts))
-        start += len(own)
-    return replies
+# -- the monitor -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WatchState:
+    """What is known of the inputs so far.
+
+    Attributes:
+        now: state of the stream that runs.
+        inputs: how many there were in all streams.
+        streams: how many streams were begun.
+        alarms: how many of them fired.
+    """
+
+    now: MonitorState
+    inputs: int
+    streams: int
+    alarms: int
+
+
+class Watch:
+    """A monitor that begins a new stream after a number of inputs, since it remembers each.
+
+    The promise of the monitor holds within a stream: of m streams without drift, the probability
+    that any fires is at most m times its false-alarm rate.
+
+    Args:
+        monitor: fitted on calibration data.
+        score: name of the score that it watches.
+        length: inputs of a stream.
+    """
+
+    def __init__(self, monitor: Monitor, score: str, length: int) -> None:
+        self.monitor, self.score, self.length = monitor, score, length
+        self._before = self._alarms = 0  # of the streams that ended
+        self._streams = 1
+
+    @classmethod
+    def of(cls, bundle: Bundle, policy: Policy | None, settings: Settings) -> Watch | None:
+        """A monitor against the calibration data of a bundle or a policy; None without either."""
+        if bundle.calibration is not None:
+            score, reference = bundle.score, bundle.calibration.score
+        elif policy is not None:
+            score, reference = policy.score, np.concatenate(policy.reference.groups)
+        else:
+            return None
+        monitor = Monitor(_held(reference), settings.monitor_false_alarm, score=score)
+        return cls(monitor, score, settings.monitor_length)
+
+    def update(self, belief: Belief) -> WatchState:
+        """Count the inputs of a belief."""
+        scores = _held(score_of(belief, self.score).numpy(force=True))
+        while len(scores):
+            state = self.monitor.state
+            if state.count == self.length:
+                self._before, self._alarms = self._before + state.count, self._alarms + state.fired
+                self._streams += 1
+                self.monitor.reset()
+            room = self.length - self.monitor.state.count
+            self.monitor.update(scores[:room])
+            scores = scores[room:]
+        return self.state()
+
+    def state(self) -> WatchState:
+        """What is known so far."""
+        now = self.monitor.state
+        alarms = self._alarms + int(now.fired)
+        return WatchState(now, self._before + now.count, self._streams, alarms)
+
+    def follow(self, before: WatchState) -> None:
+        """Count on from a monitor that ended; the stream that runs is a new one."""
+        self._before, self._alarms = before.inputs, before.alarms
+        self._streams = before.streams + 1
+
+
+def _held(scores: Any) -> Any:
+    """Scores within the finite numbers: an infinite one is ranked first all the same."""
+    return np.clip(np.asarray(scores, np.float64), -_LARGEST, _LARGEST)

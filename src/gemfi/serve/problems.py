@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from starlette.responses import Response
+
+from gemfi._files import to_json
 
 
 class ProblemError(Exception):
@@ -12,9 +15,9 @@ class ProblemError(Exception):
     Args:
         status: the HTTP code.
         code: one word for programs.
-        message: a sentence for people; nothing of the machine that serves.
+        message: a sentence for people; it tells nothing of the machine that serves.
         where: the place in the request, such as `inputs[3]`.
-        headers: that the answer has besides.
+        headers: further headers.
     """
 
     def __init__(
@@ -29,9 +32,13 @@ class ProblemError(Exception):
         self.status, self.code, self.message, self.where = status, code, message, where
         self.headers = dict(headers or {})
 
-    def plain(self) -> dict[str, Any]:
-        """The body of the answer."""
-        return {"error": {"code": self.code, "message": self.message, "where": self.where}}
+    def body(self) -> str:
+        """The JSON of the answer."""
+        return to_json({"error": {"code": self.code, "message": self.message, "where": self.where}})
+
+    def response(self) -> Response:
+        """The answer."""
+        return Response(self.body(), self.status, self.headers, media_type="application/json")
 
 
 def malformed(message: str, where: str | None = None) -> ProblemError:

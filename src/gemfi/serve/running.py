@@ -1,4 +1,11 @@
-"""Running the app: a socket, signals, and an end that finishes what was begun."""
+"""Running the app: a socket, signals, an end that finishes what was begun, and several workers.
+
+Workers accept from one socket, so that no connection is lost when one of them ends. The parent
+passes signals on: SIGTERM and Ctrl-C end all of them in order, SIGHUP lets each read the model
+anew. A worker that dies is replaced. Each has a monitor of its own, which sees only what that
+worker answers and may raise a false alarm with an equal share of the chosen probability; so the
+promise holds for the server, and drift takes the longer to be seen.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +13,44 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 import ssl
+import sys
+import tempfile
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
 
-from gemfi.errors import InputError
+from gemfi.errors import GemfiError, InputError
+from gemfi.serve.app import create_app
 from gemfi.serve.connections import Connection, Listener
-from gemfi.serve.logs import log
+from gemfi.serve.logs import log, log_to_stderr
 from gemfi.serve.problems import ProblemError
-from gemfi.serve.service import Service
+from gemfi.serve.service import ModelSource, Service
 from gemfi.serve.settings import Settings
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG: Final = 2048
-_GRACE: Final = 1.0
-"""Seconds in which connections that stay open hear that the server stops."""
+_GRACE: Final = 1.0  # seconds in which connections that stay open hear that the server stops
+_TURN: Final = 0.2  # seconds between two looks at the workers
+_REST: Final = 1.0  # seconds that a worker lives at least before another takes its place
 
 
 @dataclass(frozen=True)
 class Tls:
-    """A certificate and its key, in files.
-
-    Attributes:
-        cert: the certificate, and those that it was signed with.
-        key: its private key, without a password.
-    """
+    """Files with a certificate (and those that signed it) and its private key without password."""
 
     cert: str
     key: str
@@ -55,30 +66,24 @@ class Tls:
 
 
 def listen(host: str, port: int, *, beyond: bool = False) -> socket.socket:
-    """A socket that listens.
-
-    Args:
-        host: address or name.
-        port: 0 for any that is free.
-        beyond: whether it may be reached from beyond this machine.
-    """
+    """A socket that listens; `beyond` allows that it is reached from beyond this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP, so that asyncio sends answers at once and does not gather them (no Nagle).
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
-        if not beyond and not ipaddress.ip_address(found.getsockname()[0]).is_loopback:
-            found.close()
+        listening.bind((host, port))
+        if not beyond and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
+            listening.close()
             raise InputError(
                 f"{host} can be reached from beyond this machine: ask for a token (--token-file, "
                 "or the variable GEMFI_TOKEN), or let everybody in (--without-token)"
             )
-        found.listen(_BACKLOG)
+        listening.listen(_BACKLOG)
     except (OSError, OverflowError, TypeError) as error:  # the last of names that cannot be
-        found.close()
+        listening.close()
         raise InputError(f"cannot listen at {host}, port {port}: {error}") from error
-    return found
+    return listening
 
 
 def address(listening: socket.socket, tls: Tls | None = None) -> str:
@@ -105,6 +110,9 @@ class Hangup:
         return came
 
 
+# -- one process -----------------------------------------------------------------------------------
+
+
 def run(
     app: FastAPI,
     listening: socket.socket,
@@ -115,17 +123,17 @@ def run(
     """Serve until SIGTERM or SIGINT, finish what was accepted, and return.
 
     Args:
-        app: of `create_app`.
-        listening: from `listen`.
+        app: made by `create_app`.
+        listening: made by `listen`.
         tls: a certificate; None to speak HTTP.
         hangup: tells when to read the model anew.
-        parent: process of which this is a worker, with which it ends.
+        parent: id of the process of which this is a worker, and with which it ends.
     """
     service: Service = app.state.service
     settings = service.settings
     config = uvicorn.Config(
         app,
-        http=partial(Connection, settings, service.gate),  # type: ignore[arg-type]  # what makes one does
+        http=partial(Connection, settings, service.connections),  # type: ignore[arg-type]  # what makes one does
         log_config=None,
         access_log=False,
         server_header=False,
@@ -138,7 +146,7 @@ def run(
         ssl_keyfile=None if tls is None else tls.key,
     )
     server = Server(config, service, hangup or Hangup(), parent)
-    server.run([Listener(listening, service.gate)])
+    server.run([Listener(listening, service.connections)])
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -162,12 +170,6 @@ class Server(uvicorn.Server):
     At the first signal the port is closed, so that nobody new comes. Requests on open connections
     that were begun are answered; for a moment those that follow hear 503, with `Connection: close`.
     Then idle connections are closed. A second signal ends it at once.
-
-    Args:
-        config: of uvicorn.
-        service: that is told of the end.
-        hangup: tells when to read the model anew.
-        parent: process of which this is a worker, with which it ends.
     """
 
     def __init__(
@@ -185,14 +187,14 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle signals while it runs; unlike uvicorn, the end by a signal is a success."""
-        before = {each: signal.signal(each, self.handle_exit) for each in SIGNALS}
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in _SIGNALS}
         if self._parent is not None:  # which hears Ctrl-C as well, and passes it on
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop, or stop at once if that was begun."""
@@ -209,8 +211,8 @@ class Server(uvicorn.Server):
             task = asyncio.create_task(self._reload())
             self._reloads.add(task)
             task.add_done_callback(self._reloads.discard)
-        if counter % 10 == 0 and self._service.board is not None:
-            self._service.metrics()
+        if counter % 10 == 0 and self._service.metrics.is_shared:
+            self._service.metrics_text()
         if self._parent not in {None, os.getppid()}:
             self.handle_exit(signal.SIGTERM, None)
         return await super().on_tick(counter)
@@ -227,11 +229,106 @@ class Server(uvicorn.Server):
         """Let connections end in order, then end the rest."""
         for server in self.servers:
             server.close()
-        for each in sockets or []:
-            each.close()
+        for listening in sockets or []:
+            listening.close()
         loop = asyncio.get_running_loop()
         until = loop.time() + _GRACE
         while self.server_state.connections and loop.time() < until and not self.force_exit:
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
         log("stopped", requests=self.server_state.total_requests)
+
+
+# -- several processes -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every worker does; `source` can be pickled."""
+
+    source: ModelSource
+    settings: Settings
+    tls: Tls | None
+    workers: int
+
+
+def run_workers(job: Job, listening: socket.socket) -> int:
+    """Serve with several processes until SIGTERM or SIGINT; returns the exit code."""
+    with tempfile.TemporaryDirectory(prefix="gemfi-metrics-") as folder:
+        return _Parent(job, listening, Path(folder)).run()
+
+
+class _Parent:
+    """Starts the workers, passes signals on, and replaces those that die."""
+
+    def __init__(self, job: Job, listening: socket.socket, folder: Path) -> None:
+        self._job, self._listening, self._folder = job, listening, folder
+        self._hangup = Hangup()
+        self._asked_to_stop = self._told_to_stop = 0
+        self._started = [0.0] * job.workers
+        self._workers: list[SpawnProcess] = []
+
+    def run(self) -> int:
+        for sig in _SIGNALS:
+            signal.signal(sig, self._note_stop)
+        self._workers = [self._start(number) for number in range(self._job.workers)]
+        while self._alive() or not self._asked_to_stop:
+            wait([worker.sentinel for worker in self._alive()], _TURN)
+            self._pass_signals_on()
+            if not self._asked_to_stop:
+                self._replace_dead()
+        fine = {0, -signal.SIGTERM}  # the second of one that was still starting
+        return int(any(worker.exitcode not in fine for worker in self._workers))
+
+    def _alive(self) -> list[SpawnProcess]:
+        return [worker for worker in self._workers if worker.is_alive()]
+
+    def _note_stop(self, sig: int, frame: FrameType | None) -> None:
+        self._asked_to_stop += 1
+
+    def _pass_signals_on(self) -> None:
+        if self._hangup.take():
+            self._signal(signal.SIGHUP)
+        if self._asked_to_stop > self._told_to_stop:
+            self._told_to_stop += 1
+            self._listening.close()
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, sig: signal.Signals) -> None:
+        for worker in self._alive():
+            if worker.pid is not None:
+                os.kill(worker.pid, sig)
+
+    def _start(self, number: int) -> SpawnProcess:
+        arguments = (self._job, number, self._listening, self._folder)
+        process = multiprocessing.get_context("spawn").Process(target=_work, args=arguments)
+        process.start()
+        self._started[number] = time.monotonic()
+        return process
+
+    def _replace_dead(self) -> None:
+        for number, worker in enumerate(self._workers):
+            if worker.is_alive() or time.monotonic() < self._started[number] + _REST:
+                continue
+            log("worker ended", level=logging.ERROR, worker=number, exit_code=worker.exitcode)
+            self._workers[number] = self._start(number)
+
+
+def _work(job: Job, number: int, listening: socket.socket, folder: Path) -> None:
+    """Be a worker; `folder` is for the metrics of all."""
+    parent, hangup = os.getppid(), Hangup()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    log_to_stderr(worker=number)
+    false_alarm = job.settings.monitor_false_alarm / job.workers
+    try:
+        bundle, policy = job.source()
+        settings = replace(job.settings, monitor_false_alarm=false_alarm)
+        app = create_app(bundle, settings, policy, job.source)
+    except GemfiError as error:
+        log("worker cannot start", level=logging.ERROR, reason=str(error))
+        sys.exit(2)
+    service: Service = app.state.service
+    service.metrics.share(folder, number)
+    service.tell_workers = partial(os.kill, parent, signal.SIGHUP)
+    log("worker starts", pid=os.getpid())
+    run(app, listening, job.tls, hangup, parent)

@@ -1,74 +1,40 @@
-"""What is answered, as pydantic models. They describe answers and do not make them."""
+"""What is answered, as pydantic models: answers are made of them, and OpenAPI is generated."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from gemfi._config import to_plain
+from gemfi.answers import Prediction
+from gemfi.bundle import Bundle
+from gemfi.decisions import Policy
+from gemfi.serve.formats import InputFormat
+
+_FOLDERS: Final = re.compile(r"""(?<![^\s"'])[^\s"']*[\\/]""")  # looked for once a word
+
+
+@dataclass
+class Answer:
+    """The predictions, in the order of the inputs."""
+
+    model: str
+    method: str
+    predictions: list[Prediction]
+
+
+ANSWER: Final = TypeAdapter(Answer)
 
 
 class _Strict(BaseModel):
     """Nothing but what is listed."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-class Uncertainty(_Strict):
-    """The entropy of the answer, split into parts that sum to it (nats)."""
-
-    total: float | None
-    aleatoric: float | None = Field(description="What more data would not remove.")
-    within: float | None = Field(description="The doubt of each head about itself.")
-    between: float | None = Field(description="Disagreement of the heads.")
-
-
-class Head(_Strict):
-    """One component of the mixture, before the gate."""
-
-    weight: float | None
-    evidence: float | None = Field(description="Total concentration; null where there is none.")
-    probs: list[float | None]
-
-
-class Detail(_Strict):
-    """What is behind a prediction; null for what the method does not have."""
-
-    heads: list[Head]
-    gate: list[float | None] | None = Field(description="One a class, or one for all.")
-    energy: float | None
-    rho: float | None
-    log_density: float | None
-    alpha: list[float | None] | None = Field(description="Concentration of each class, with rho.")
-    input: list[list[list[int]]] | None = Field(
-        description="Of images: the bytes (C, H, W) that the model saw."
-    )
-
-
-class Prediction(_Strict):
-    """What the model thinks of one input."""
-
-    label: str
-    index: int
-    confidence: float
-    decision: Literal["accept", "abstain", "unfamiliar"] | None = Field(
-        description="null without a policy."
-    )
-    p_value: float | None = Field(
-        description="Conformal p-value of 'this input is like the calibration data'."
-    )
-    doubt: float | None
-    probs: list[float]
-    uncertainty: Uncertainty
-    scores: dict[str, float | None] = Field(description="Higher is more uncertain.")
-    detail: Detail | None
-
-
-class Answer(_Strict):
-    """The predictions, in the order of the inputs."""
-
-    model: str
-    method: str
-    predictions: list[Prediction]
 
 
 class ErrorFields(_Strict):
@@ -83,6 +49,25 @@ class Error(_Strict):
     """A request that is not answered."""
 
     error: ErrorFields
+
+
+class Health(_Strict):
+    """Whether the server answers."""
+
+    status: Literal["ok"]
+
+
+class Stopping(_Strict):
+    """The server finishes what it accepted, and ends."""
+
+    status: Literal["stopping"]
+
+
+class Reloaded(_Strict):
+    """What is served now."""
+
+    model: str
+    method: str
 
 
 class InputKind(_Strict):
@@ -115,6 +100,20 @@ class PolicyAbout(_Strict):
     least_level: float
     facts: dict[str, float | None]
 
+    @classmethod
+    def of(cls, policy: Policy) -> PolicyAbout:
+        """What is told of a policy."""
+        return cls(
+            score=policy.score,
+            doubt=policy.doubt,
+            level=policy.level,
+            threshold=policy.threshold if math.isfinite(policy.threshold) else None,
+            goal=str(policy.goal),
+            calibration=policy.reference.size,
+            least_level=policy.reference.least_level,
+            facts=dict(policy.facts),
+        )
+
 
 class Limits(_Strict):
     """Of one request."""
@@ -146,21 +145,39 @@ class ModelAbout(_Strict):
     provenance: dict[str, Any]
     limits: Limits
 
+    @classmethod
+    def of(
+        cls, bundle: Bundle, policy: Policy | None, form: InputFormat, limits: Limits
+    ) -> ModelAbout:
+        """What is told of a bundle."""
+        info, head = bundle.info, bundle.model.head
+        return cls(
+            name=bundle.name,
+            method=info.method,
+            title=head.info.label,
+            summary=head.info.summary,
+            paper=head.info.paper,
+            classes=list(info.class_names),
+            feature_names=None if info.feature_names is None else list(info.feature_names),
+            columns=None if bundle.columns is None else to_plain(bundle.columns)["columns"],
+            input=InputKind(kind=form.kind, shape=list(form.shape), dtype=form.dtype),
+            policy=None if policy is None else PolicyAbout.of(policy),
+            references={name: list(values) for name, values in bundle.references.items()},
+            metrics=_plain(info.metrics),
+            provenance=_plain(info.provenance),
+            limits=limits,
+        )
 
-class Health(_Strict):
-    """Whether the server answers."""
 
-    status: Literal["ok"]
-
-
-class Reloaded(_Strict):
-    """What is served now."""
-
-    model: str
-    method: str
+def without_folders(text: str) -> str:
+    """A text with no more of each path than its last part."""
+    return _FOLDERS.sub("", text)
 
 
-class Stopping(_Strict):
-    """The server finishes what it accepted, and ends."""
-
-    status: Literal["stopping"]
+def _plain(value: Any) -> Any:
+    """Nested mappings and sequences as dicts and lists, of paths no more than their last part."""
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, str):
+        return without_folders(value)
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

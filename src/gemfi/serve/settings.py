@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Final
 
 import tyro
@@ -11,11 +11,6 @@ import tyro
 from gemfi._config import check_int, check_number
 from gemfi.errors import InputError
 
-_WHOLE: Final = (
-    "max_batch", "max_queue", "max_inputs", "max_requests", "max_connections", "max_tokens",
-    "max_pixels", "monitor_length",
-)  # fmt: skip
-_SECONDS: Final = ("header_timeout", "body_timeout", "answer_timeout")
 _LEAST_TOKEN: Final = 8
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+", re.ASCII)
 
@@ -64,15 +59,15 @@ class Settings:
     monitor_false_alarm: float = 0.01
     allow_hosts: tuple[str, ...] = ()
     host: Annotated[str, tyro.conf.Suppress] = "127.0.0.1"
-    token: Annotated[bytes | None, tyro.conf.Suppress] = None
+    token: Annotated[bytes | None, tyro.conf.Suppress] = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in _WHOLE:
-            check_int(name, getattr(self, name), 1)
-        for name in _SECONDS:
-            check_number(name, getattr(self, name), above=0)
-        if self.max_bytes is not None:
-            check_int("max_bytes", self.max_bytes, 1)
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.type in {"int", "int | None"} and value is not None:
+                check_int(option.name, value, 1)
+            elif option.name.endswith("_timeout"):
+                check_number(option.name, value, above=0)
         check_number("max_wait", self.max_wait, least=0)
         check_number("monitor_false_alarm", self.monitor_false_alarm, above=0, below=1)
         if self.max_queue < self.max_inputs:
@@ -86,16 +81,11 @@ class Settings:
                     f"allow_hosts takes names without scheme and port, such as model.example, "
                     f"got {name!r}"
                 )
-        if self.token is not None:
-            _check_token(self.token)
-
-    def __repr__(self) -> str:
-        shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self)[:-1]]
-        return f"Settings({', '.join(shown)}, token={'…' if self.token else None})"
-
-
-def _check_token(token: bytes) -> None:
-    if len(token) < _LEAST_TOKEN or not all(0x21 <= byte <= 0x7E for byte in token):
-        raise InputError(
-            f"a token has {_LEAST_TOKEN} or more letters, digits or signs of ASCII, and no spaces"
-        )
+        token = self.token
+        if token is not None and (
+            len(token) < _LEAST_TOKEN or not all(0x21 <= byte <= 0x7E for byte in token)
+        ):
+            raise InputError(
+                f"a token has {_LEAST_TOKEN} or more letters, digits or signs of ASCII, and no "
+                "spaces"
+            )

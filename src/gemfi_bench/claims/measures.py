@@ -11,8 +11,8 @@ import numpy.typing as npt
 from gemfi_bench.claims.numbers import Measure
 from gemfi_bench.record_file import View
 from gemfi_bench.statistics import spearman
-from gemfi_bench.tables.calibration import scaled
-from gemfi_bench.tables.heads import conditions
+from gemfi_bench.tables.classification import scaled
+from gemfi_bench.tables.diagnostics import conditions
 
 Floats = npt.NDArray[Any]
 

@@ -22,8 +22,8 @@ from gemfi_bench.grid import ABLATION, FULL, MAIN
 from gemfi_bench.results import Results
 from gemfi_bench.statistics import Detection, Difference, Interval, Outcome, decided, verdict
 from gemfi_bench.style import method_label
-from gemfi_bench.table import Better
 from gemfi_bench.tables.labels import ABLATION_LABELS, OUTLIER_LABELS
+from gemfi_bench.tabular import Better
 from gemfi_bench.unavailable import Unavailable
 
 _Place = tuple[str, str]  # a row and its group

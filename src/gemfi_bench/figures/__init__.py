@@ -14,34 +14,20 @@ from matplotlib.figure import Figure
 from gemfi._drawing import styled
 from gemfi._files import write_atomically
 from gemfi.errors import InputError
-from gemfi_bench.figures.architecture import ARCHITECTURE_FIGURES
+from gemfi_bench.figures import (
+    architecture,
+    calibration,
+    conflict,
+    curves,
+    distributions,
+    embedding,
+    scatter,
+    simplex,
+    support,
+    toys,
+)
 from gemfi_bench.figures.common import FigureEntry
-from gemfi_bench.figures.embedding import EMBEDDING_FIGURES
-from gemfi_bench.figures.measured import FIGURES_A
-from gemfi_bench.figures.simplex import SIMPLEX_FIGURES
-from gemfi_bench.figures.toys import TOY_FIGURES
-from gemfi_bench.manifest import file_stem
-
-ORDER: Final = (
-    "moons-2d", "moons-toy-1d", "arch", "prroc", "dirichlet-comp", "tsne-fi", "pr-curves",
-    "roc-curves", "reliability_id", "conf_correct_wrong", "hist-ood", "entropy-mi-scatter",
-    "boxplots", "tsne-comparison", "app:lambda", "supp-uncert", "supp-calib", "supp-accconf",
-    "supp-energy",
-)  # fmt: skip
-"""The labels of the paper's figures, without `fig:`, in its order."""
-
-_KNOWN: Final = {
-    **TOY_FIGURES,
-    **ARCHITECTURE_FIGURES,
-    **SIMPLEX_FIGURES,
-    **EMBEDDING_FIGURES,
-    **FIGURES_A,
-}
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    **{label: _KNOWN[label] for label in ORDER},
-    **{label: entry for label, entry in _KNOWN.items() if label not in ORDER},
-}
-"""Label -> figure, those of the paper first."""
+from gemfi_bench.manifest import PAPER_FIGURES, file_stem
 
 PARENT: Final[Mapping[str, str]] = {
     "moons-edl": "moons-2d",
@@ -56,6 +42,20 @@ PARENT: Final[Mapping[str, str]] = {
     "tsne-id-ood": "tsne-fi",
 }
 """Label of a panel that the paper refers to -> the figure that it is in."""
+
+_ENTRIES: Final = {
+    label: entry
+    for module in (
+        toys, architecture, curves, simplex, embedding, calibration, distributions, scatter,
+        conflict, support,
+    )
+    for label, entry in module.FIGURES.items()
+}  # fmt: skip
+_OF_PAPER: Final = [label for label in PAPER_FIGURES if label in _ENTRIES]
+FIGURES: Final[Mapping[str, FigureEntry]] = {
+    label: _ENTRIES[label] for label in dict.fromkeys([*_OF_PAPER, *_ENTRIES])
+}
+"""Label -> figure, those of the paper first, in its order."""
 
 PNG_DPI: Final = 200
 _HASHED: Final = "[a-z][0-9a-f]{10}"  # an id that matplotlib makes in an SVG file
@@ -80,22 +80,22 @@ def save(figure: Figure, folder: Path | str, label: str) -> dict[str, Path]:
     label = PARENT.get(label, label)
     if label not in FIGURES:
         raise InputError(f"no figure {label!r}; there are: {', '.join(FIGURES)}")
-    name, found = file_stem(label), {}
+    paths = {}
     for kind, data in pictures(figure).items():
-        found[kind] = Path(folder) / f"{name}.{kind}"
-        write_atomically(found[kind], data)
-    return found
+        paths[kind] = Path(folder) / f"{file_stem(label)}.{kind}"
+        write_atomically(paths[kind], data)
+    return paths
 
 
 def pictures(figure: Figure) -> dict[str, bytes]:
     """Format -> the bytes of a figure."""
-    made = {}
+    files = {}
     with styled(), mpl.rc_context({"svg.hashsalt": "gemfi"}):  # ids would be random otherwise
         for kind, metadata in _METADATA.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=dict(metadata))
-            made[kind] = buffer.getvalue()
-    return made | {"svg": steady_ids(made["svg"])}
+            files[kind] = buffer.getvalue()
+    return files | {"svg": steady_ids(files["svg"])}
 
 
 def steady_ids(svg: bytes) -> bytes:
@@ -108,8 +108,8 @@ def steady_ids(svg: bytes) -> bytes:
     names = dict.fromkeys(re.findall(rf'\bid="({_HASHED})"', text))
     numbers = {name: f"{name[0]}{number}" for number, name in enumerate(names)}
     return re.sub(
-        rf'(?<=[#"]){_HASHED}(?=[")])', lambda found: numbers.get(found[0], found[0]), text
+        rf'(?<=[#"]){_HASHED}(?=[")])', lambda match: numbers.get(match[0], match[0]), text
     ).encode()
 
 
-__all__ = ["FIGURES", "ORDER", "PARENT", "FigureEntry", "file_stem", "pictures", "save"]
+__all__ = ["FIGURES", "PARENT", "FigureEntry", "file_stem", "pictures", "save"]

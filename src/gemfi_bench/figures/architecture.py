@@ -6,12 +6,19 @@ and the switches of a model that is built from the specification in a record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import Final, Literal
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.textpath import TextPath
+from torch import nn
 
-from gemfi._drawing import styled
+from gemfi._drawing import INK, MUTED
 from gemfi.errors import InputError, MissingDataError
 from gemfi.methods.daedl import DAEDL
 from gemfi.methods.gem import CLIP, GEM
@@ -20,70 +27,320 @@ from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
 from gemfi.runs import RunSpec, find_task
 from gemfi.scores import score_label
+from gemfi.spectral import Conv2d, Linear, SpectralLayer
 from gemfi_bench.evaluate import VALIDATION
 from gemfi_bench.figures.common import FigureEntry
-from gemfi_bench.figures.diagram import Arrow, Box, Diagram, Kind, draw_diagrams
-from gemfi_bench.figures.layers import layer_lines, norms_line, power, sample_line, sizes_line
 from gemfi_bench.grid import MAIN
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
 from gemfi_bench.unavailable import Unavailable
 
+# -- a diagram: boxes in rows and columns, and straight arrows ------------------------------------
+
+Kind = Literal["data", "learned", "fitted", "computed", "training"]
+
+# Coordinates are inches of the page, so that text has one size whatever the diagram.
 _INPUT, _BACKBONE, _FEATURES, _MODULE, _SIGNAL, _BELIEF, _OUTPUT = range(7)  # columns
+_WIDTHS: Final = (0.5, 0.98, 0.4, 1.02, 1.14, 0.8, 1.06)
+_GAP, _ROW_GAP, _MARGIN = 0.14, 0.15, 0.03  # between columns, between rows, at the edge
+_PAD: Final = 0.055  # between text and edge of a box
+_HEAD, _FOOT = 0.26, 0.27  # for the title above a diagram, for the key below all
+_SHIFT, _CARDS = 0.03, 3  # between the cards of a stack; drawn at most
+_TITLE, _LINE, _LEAST = 7.0, 6.3, 4.5  # sizes of text in points
+_LEADING: Final = 1.42 / 72  # inches of a line, for a point of its size
+PAGE_WIDTH: Final = sum(_WIDTHS) + _GAP * (len(_WIDTHS) - 1) + 2 * _MARGIN
+
+_STYLES: Final[Mapping[Kind, tuple[str, str, str]]] = {  # face, edge, words of the key
+    "data": ("#eef0f3", MUTED, ""),
+    "learned": ("#dcebf7", "#0072b2", "learned"),
+    "fitted": ("#d9f0e8", "#00855f", "fitted after training"),
+    "computed": ("#ffffff", MUTED, "computed"),
+    "training": ("#fff6ec", "#d55e00", "in training only"),
+}
 
 
-# -- what both have -------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Box:
+    """A box.
+
+    Attributes:
+        title: its first line.
+        columns: first and last that it covers.
+        rows: first and last that it covers; they need not begin at 0.
+        lines: below the title.
+        kind: what it is, which gives its colour.
+        stack: how many of them lie behind each other.
+    """
+
+    title: str
+    columns: tuple[int, int]
+    rows: tuple[int, int]
+    lines: tuple[str, ...]
+    kind: Kind
+    stack: int
+
+    @property
+    def text_height(self) -> float:
+        """The height of the lines, in inches."""
+        return _LEADING * (_TITLE + _LINE * len(self.lines))
 
 
-def _common(model: Model, rows: tuple[int, int]) -> tuple[dict[str, Box], list[Arrow]]:
-    """Input, backbone and features, which every method has."""
-    count, backbone = model.head.num_features, model.backbone
-    lines = layer_lines(backbone)
-    norms = norms_line(backbone) or "spectral norm free"
-    told = (*lines, norms) if lines else ("features as given",)
-    sample = (
-        sample_line(backbone, count),
-        *(() if model.input_mean is None else ("standardised",)),
-    )
-    boxes = {
-        "x": Box("input x", (_INPUT, _INPUT), rows, sample, "data"),
-        "backbone": Box(
-            type(backbone).__name__, (_BACKBONE, _BACKBONE), rows, told,
-            "learned" if lines else "computed",
-        ),
-        "z": Box("z", (_FEATURES, _FEATURES), rows, (str(count),), "data"),
-    }  # fmt: skip
-    middle = (rows[0] + rows[1]) // 2
-    return boxes, [Arrow("x", "backbone", middle), Arrow("backbone", "z", middle)]
+@dataclass(frozen=True)
+class Frame:
+    """A rectangle of the page, in inches from its lower left corner."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
 
 
-def _box(
-    title: str,
-    column: int,
-    rows: tuple[int, int],
-    lines: Sequence[str | None],
-    kind: Kind = "computed",
-    stack: int = 1,
-) -> Box:
-    return Box(title, (column, column), rows, tuple(each for each in lines if each), kind, stack)
+class Diagram:
+    """Boxes by their keys, and arrows from box to box."""
+
+    def __init__(self) -> None:
+        self.boxes: dict[str, Box] = {}
+        self.arrows: dict[tuple[str, str], str] = {}  # source and target -> label
+
+    def add(
+        self,
+        key: str,
+        title: str,
+        columns: int | tuple[int, int],
+        rows: int | tuple[int, int],
+        *lines: str | None,
+        kind: Kind = "computed",
+        stack: int = 1,
+        source: str | None = None,
+    ) -> None:
+        """Add a box, and an arrow to it from `source`; lines that are None are left out."""
+        columns = (columns, columns) if isinstance(columns, int) else columns
+        rows = (rows, rows) if isinstance(rows, int) else rows
+        self.boxes[key] = Box(title, columns, rows, tuple(filter(None, lines)), kind, stack)
+        if source is not None:
+            self.connect(source, key)
+
+    def connect(self, source: str, target: str, label: str = "") -> None:
+        """Add an arrow: to the right between boxes that share a row, else up or down."""
+        for key in (source, target):
+            if key not in self.boxes:
+                raise InputError(f"an arrow leads to {key!r}, which is no box")
+        self.arrows[source, target] = label
+
+    def row_of(self, source: str, target: str) -> int | None:
+        """The row along which an arrow runs; None for one that goes up or down."""
+        ranges = [self.boxes[key].rows for key in (source, target)]
+        first, last = max(rows[0] for rows in ranges), min(rows[1] for rows in ranges)
+        return None if first > last else (first + last) // 2
+
+    @property
+    def first_row(self) -> int:
+        """The uppermost row."""
+        return min(box.rows[0] for box in self.boxes.values())
+
+    @property
+    def row_height(self) -> float:
+        """The height of every row: every box has room for its text."""
+        return max(
+            (box.text_height + 2 * _PAD + _ROW_GAP) / (box.rows[1] - box.rows[0] + 1) - _ROW_GAP
+            for box in self.boxes.values()
+        )
+
+    @property
+    def height(self) -> float:
+        """The height of all rows, in inches."""
+        rows = 1 + max(box.rows[1] for box in self.boxes.values()) - self.first_row
+        return rows * (self.row_height + _ROW_GAP) - _ROW_GAP
+
+    def row_top(self, row: int, top: float) -> float:
+        """Where a row begins, on a page whose first row begins at `top`."""
+        return top - (row - self.first_row) * (self.row_height + _ROW_GAP)
+
+    def frames(self, top: float) -> dict[str, Frame]:
+        """Key -> where the box is, on a page whose first row begins at `top`."""
+        lefts = list(accumulate((width + _GAP for width in _WIDTHS), initial=_MARGIN))
+        return {
+            key: Frame(
+                left=lefts[box.columns[0]],
+                right=lefts[box.columns[1]] + _WIDTHS[box.columns[1]],
+                top=self.row_top(box.rows[0], top),
+                bottom=self.row_top(box.rows[1], top) - self.row_height,
+            )
+            for key, box in self.boxes.items()
+        }
 
 
-def _outliers(config: OutlierConfig, row: int) -> tuple[dict[str, Box], list[Arrow]]:
-    """What stands for the unknown in training, where there is any."""
-    if config.is_none:
-        return {}, []
-    lines = [f"{config.ratio:g} for each sample"]
-    if config.scrambled > 0 and config.kind != "scrambled":
-        lines.append(f"and {config.scrambled:g} scrambled inputs")
-    box = Box(
-        f"outliers: {config.kind}", (_BACKBONE, _FEATURES), (row, row), tuple(lines), "training"
-    )
-    return {"outliers": box}, [Arrow("outliers", "z", dashed=True)]
+def draw_diagrams(diagrams: Mapping[str, Diagram]) -> Figure:
+    """Diagrams below each other, with the key of their colours.
+
+    Args:
+        diagrams: title -> diagram.
+    """
+    height = _FOOT + sum(_HEAD + diagram.height + 0.12 for diagram in diagrams.values()) - 0.12
+    figure = Figure(figsize=(PAGE_WIDTH, height))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE_WIDTH), ylim=(0, height))
+    axes.set_axis_off()
+    top = height
+    for letter, (title, diagram) in zip("abcdefgh", diagrams.items(), strict=False):
+        heading = f"$\\mathbf{{{letter}}}$  {title}"
+        axes.text(_MARGIN, top - 0.06, heading, fontsize=8.5, va="top")
+        frames = diagram.frames(top - _HEAD)
+        for key, box in diagram.boxes.items():
+            _draw_box(axes, box, frames[key])
+        for ends in diagram.arrows:
+            _draw_arrow(axes, diagram, ends, top - _HEAD)
+        top -= _HEAD + diagram.height + 0.12
+    keys = [(kind, words) for kind, (_, _, words) in _STYLES.items() if words]
+    for number, (kind, words) in enumerate(keys):
+        left = number * PAGE_WIDTH / len(keys) + 0.2
+        _draw_card(axes, Frame(left, 0.05, left + 0.2, 0.17), kind)
+        axes.text(left + 0.27, 0.11, words, fontsize=7, va="center")
+    return figure
+
+
+def _draw_card(axes: Axes, frame: Frame, kind: Kind, shift: float = 0.0) -> None:
+    face, edge, _ = _STYLES[kind]
+    axes.add_patch(
+        FancyBboxPatch(
+            (frame.left + shift, frame.bottom + shift), frame.right - frame.left,
+            frame.top - frame.bottom, boxstyle="round,pad=0,rounding_size=0.05", facecolor=face,
+            edgecolor=edge, linewidth=0.8, linestyle=(0, (3, 2)) if kind == "training" else "-",
+            zorder=2,
+        )
+    )  # fmt: skip
+
+
+def _draw_box(axes: Axes, box: Box, frame: Frame) -> None:
+    for card in range(min(box.stack, _CARDS) - 1, -1, -1):
+        _draw_card(axes, frame, box.kind, card * _SHIFT)
+    width, x = frame.right - frame.left - 2 * _PAD, (frame.left + frame.right) / 2
+    y = (frame.bottom + frame.top + box.text_height) / 2
+    for number, text in enumerate((box.title, *box.lines)):
+        size, weight = (_LINE, "normal") if number else (_TITLE, "bold")
+        y -= _LEADING * size / 2
+        fitted = fitting(text, size, width, weight)
+        axes.text(x, y, text, fontsize=fitted, ha="center", va="center", fontweight=weight)
+        y -= _LEADING * size / 2
+
+
+def fitting(text: str, size: float, width: float, weight: str = "normal") -> float:
+    """The size, at most `size`, at which a text is no wider than `width` inches."""
+    font = FontProperties(family="DejaVu Sans", weight=weight)
+    needed = float(TextPath((0, 0), text, size=size, prop=font).get_extents().width) / 72
+    return max(_LEAST, size * min(1.0, width / needed)) if needed > 0 else size
+
+
+def _draw_arrow(axes: Axes, diagram: Diagram, ends: tuple[str, str], top: float) -> None:
+    frames = diagram.frames(top)
+    source, target = (frames[key] for key in ends)
+    boxes = [diagram.boxes[key] for key in ends]
+    row = diagram.row_of(*ends)
+    if row is not None:
+        y = diagram.row_top(row, top) - diagram.row_height / 2
+        shift = (min(boxes[0].stack, _CARDS) - 1) * _SHIFT
+        begin, end = (source.right + shift, y), (target.left, y)
+    else:
+        narrow = min((source, target), key=lambda frame: frame.right - frame.left)
+        x = (narrow.left + narrow.right) / 2
+        is_down = source.bottom > target.bottom
+        begin = (x, source.bottom if is_down else source.top)
+        end = (x, target.top if is_down else target.bottom)
+    dashed = boxes[0].kind == "training"
+    color = _STYLES["training"][1] if dashed else INK
+    axes.add_patch(
+        FancyArrowPatch(
+            begin, end, arrowstyle="-|>,head_length=2.6,head_width=1.5", mutation_scale=1.0,
+            shrinkA=0, shrinkB=0, linewidth=0.9, color=color, zorder=3,
+            linestyle=(0, (2.5, 1.5)) if dashed else "-",
+        )
+    )  # fmt: skip
+    if label := diagram.arrows[ends]:
+        x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
+        axes.text(x + 0.05, y, label, fontsize=_LINE, va="center", color=color)
+
+
+# -- what a module is, in a few words -------------------------------------------------------------
+
+
+def layer_lines(module: nn.Module, most: int = 5) -> list[str]:
+    """The linear and convolutional layers of a module, equal neighbours counted, in order."""
+    kinds = (Conv2d, Linear, nn.Conv2d, nn.Linear)
+    weights = [
+        layer.get_parameter("weight") for layer in module.modules() if isinstance(layer, kinds)
+    ]
+    texts = [
+        f"conv {w.shape[-1]}×{w.shape[-1]}, {w.shape[0]}"
+        if w.ndim == 4
+        else f"linear {w.shape[-1]}–{w.shape[-2]}"
+        for w in weights
+    ]
+    counted = [(text, len(list(group))) for text, group in groupby(texts)]
+    lines = [text if count == 1 else f"{count} × {text}" for text, count in counted]
+    return lines if len(lines) <= most else [*lines[: most - 2], "…", lines[-1]]
+
+
+def sizes_line(perceptron: nn.Module) -> str:
+    """Widths of a perceptron from input to output: 33–64–3."""
+    layers = [layer for layer in perceptron.modules() if isinstance(layer, Linear)]
+    shapes = [layer.get_parameter("weight").shape for layer in layers]  # (K, out, in) or (out, in)
+    return "–".join(map(str, (shapes[0][-1], *(shape[-2] for shape in shapes))))
+
+
+def norms_line(module: nn.Module) -> str | None:
+    """How the spectral norms of a module are held; None where they are free."""
+    kinds = {
+        (layer.spectral.kind, layer.spectral.bound)
+        for layer in module.modules()
+        if isinstance(layer, SpectralLayer) and layer.spectral.kind != "off"
+    }
+    bounds = (f"{'≤' if kind == 'soft' else '='} {bound:g}" for kind, bound in sorted(kinds))
+    return ", ".join(f"spectral norm {bound}" for bound in bounds) or None
+
+
+def sample_line(backbone: nn.Module, num_features: int) -> str:
+    """The shape of an input, from the first layer; where there is none, inputs are features."""
+    for layer in backbone.modules():
+        if isinstance(layer, Conv2d):
+            return "×".join(map(str, layer.in_shape))
+        if isinstance(layer, Linear):
+            return str(layer.inputs)
+    return str(num_features)
 
 
 def _space(space: str) -> str:
     return "unit-norm z" if space == "unit" else "raw z"
+
+
+# -- the diagrams ---------------------------------------------------------------------------------
+
+
+def _common(model: Model, last_row: int, outliers: OutlierConfig) -> Diagram:
+    """Input, backbone, features, and the outliers of training, which every method has."""
+    diagram, rows = Diagram(), (0, last_row)
+    count, backbone = model.head.num_features, model.backbone
+    lines = layer_lines(backbone)
+    standardised = None if model.input_mean is None else "standardised"
+    diagram.add(
+        "x", "input x", _INPUT, rows, sample_line(backbone, count), standardised, kind="data"
+    )
+    words = [*lines, norms_line(backbone) or "spectral norm free"]
+    diagram.add(
+        "backbone", type(backbone).__name__, _BACKBONE, rows,
+        *(words if lines else ["features as given"]), kind="learned" if lines else "computed",
+        source="x",
+    )  # fmt: skip
+    diagram.add("z", "z", _FEATURES, rows, str(count), kind="data", source="backbone")
+    if not outliers.is_none:
+        scrambled = outliers.scrambled > 0 and outliers.kind != "scrambled"
+        diagram.add(
+            "outliers", f"outliers: {outliers.kind}", (_BACKBONE, _FEATURES), -1,
+            f"{outliers.ratio:g} for each sample",
+            f"and {outliers.scrambled:g} scrambled inputs" if scrambled else None,
+            kind="training",
+        )  # fmt: skip
+        diagram.connect("outliers", "z")
+    return diagram
 
 
 def _score_lines(model: Model, kind: str) -> tuple[str, str]:
@@ -91,256 +348,185 @@ def _score_lines(model: Model, kind: str) -> tuple[str, str]:
     return f"{kind}:", score_label(model.head.named_scores[kind])
 
 
-# -- DAEDL ----------------------------------------------------------------------------------------
-
-
 def daedl_diagram(model: Model) -> Diagram:
     """One Dirichlet whose logits are scaled by the density of the features."""
     head = model.head
     if not isinstance(head, DAEDL):
         raise InputError(f"expected a model of daedl, got one of {head.info.name}")
-    boxes, arrows = _common(model, (0, 1))
-    more, dashed = _outliers(head.outliers, -1)
-    aleatoric, epistemic = (_score_lines(model, kind) for kind in ("aleatoric", "epistemic"))
-    boxes |= {
-        "head": _box("one head", _MODULE, (0, 0), layer_lines(head.linear), "learned"),
-        "density": _box(
-            "density", _MODULE, (1, 1),
-            [f"{head.num_classes} Gaussians", *_covariance(head.density.shrinkage)], "fitted",
-        ),
-        "alpha": _box("α", _SIGNAL, (0, 0), (r"$\alpha = e^{\lambda u}$",)),
-        "scale": _box(
-            "scale λ", _SIGNAL, (1, 1),
-            ("of log density, 0 to 1", "over training data"), "fitted",
-        ),
-        "belief": _box("Dirichlet", _BELIEF, (0, 0), (r"$\mathrm{Dir}(\alpha)$",)),
-        "output": _box(
-            "output", _OUTPUT, (0, 1),
-            (r"$p = \alpha / S$", r"$S = \Sigma_c\,\alpha_c$", *aleatoric, *epistemic),
-        ),
-    }  # fmt: skip
-    arrows += [
-        Arrow("z", "head", 0), Arrow("z", "density", 1), Arrow("density", "scale", 1),
-        Arrow("head", "alpha", 0), Arrow("scale", "alpha"), Arrow("alpha", "belief", 0),
-        Arrow("belief", "output", 0),
-    ]  # fmt: skip
-    return Diagram(boxes | more, [*arrows, *dashed])
+    diagram = _common(model, 1, head.outliers)
+    diagram.add(
+        "head", "one head", _MODULE, 0, *layer_lines(head.linear), kind="learned", source="z"
+    )
+    shrinkage = head.density.shrinkage
+    covariance = ["own covariance, or", "one if samples are few"]
+    diagram.add(
+        "density", "density", _MODULE, 1, f"{head.num_classes} Gaussians",
+        *(covariance if shrinkage is None else [f"shrinkage {shrinkage:g}"]),
+        kind="fitted", source="z",
+    )  # fmt: skip
+    diagram.add("alpha", "α", _SIGNAL, 0, r"$\alpha = e^{\lambda u}$", source="head")
+    diagram.add(
+        "scale", "scale λ", _SIGNAL, 1, "of log density, 0 to 1", "over training data",
+        kind="fitted", source="density",
+    )  # fmt: skip
+    diagram.connect("scale", "alpha")
+    diagram.add("belief", "Dirichlet", _BELIEF, 0, r"$\mathrm{Dir}(\alpha)$", source="alpha")
+    diagram.add(
+        "output", "output", _OUTPUT, (0, 1), r"$p = \alpha / S$", r"$S = \Sigma_c\,\alpha_c$",
+        *_score_lines(model, "aleatoric"), *_score_lines(model, "epistemic"), source="belief",
+    )  # fmt: skip
+    return diagram
 
 
-def _covariance(shrinkage: float | None) -> tuple[str, ...]:
-    if shrinkage is None:
-        return "own covariance, or", "one if samples are few"
-    return (f"shrinkage {shrinkage:g}",)
-
-
-# -- GEM ------------------------------------------------------------------------------------------
-
-
-class _GEMDiagram:
-    """Collects the boxes of a GEM head, row by row, as far as its configuration has them."""
-
-    def __init__(self, model: Model, head: GEM) -> None:
-        self.model, self.head, self.config = model, head, as_paper(head.config)
-        self.gate = getattr(head, "gate", None)
-        present = {
-            "router": head.router is not None,
-            "energy": head.energy is not None,
-            "heads": True,
-            "density": head.density is not None,
-        }
-        names = [name for name, there in present.items() if there]
-        self.row = {name: row for row, name in enumerate(names)}
-        self.last = len(names) - 1
-        self.boxes, self.arrows = _common(model, (0, self.last))
-
-    def diagram(self) -> Diagram:
-        """All of it."""
-        for name, add in (("router", self._router), ("energy", self._energy)):
-            if name in self.row:
-                add(self.row[name])
-        self._heads(self.row["heads"])
-        self._belief(self.row["heads"])
-        self._fisher()
-        if "density" in self.row:
-            self._density(self.row["density"])
-        outliers, dashed = _outliers(self.head.outliers, -1)
-        self.boxes |= outliers
-        self.arrows += dashed
-        return Diagram(self.boxes, self.arrows)
-
-    def _module(self, key: str, box: Box) -> None:
-        self.boxes[key] = box
-        self.arrows.append(Arrow("z", key, box.rows[0]))
-
-    def _router(self, row: int) -> None:
-        head, config = self.head, self.config
-        if head.router is None:
-            return
-        lines = [sizes_line(head.router), norms_line(head.router), self._energy_space()]
-        self._module("router", _box("router", _MODULE, (row, row), lines, "learned"))
-        softmax = r"$\pi = \mathrm{softmax}$" + f" ({config.num_components})"
-        self.boxes["weights"] = _box("weights π", _SIGNAL, (row, row), [softmax])
-        self.arrows.append(Arrow("router", "weights", row))
-
-    def _fisher(self) -> None:
-        """The Fisher terms; one head has no weights to modulate."""
-        config, mixed = self.config, "weights" in self.boxes
-        lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg_weight else []
-        if config.fi_mod_strength and mixed:
-            lines.append(f"modulates π by {config.fi_mod_strength:g}")
-        if not lines:
-            return
-        self.boxes["fisher"] = _box("Fisher information", _SIGNAL, (-1, -1), lines, "training")
-        below = "weights" if mixed else "alpha"
-        if self.boxes[below].rows[0] == 0:  # what is between would look like its target
-            self.arrows.append(Arrow("fisher", below, dashed=True))
-
-    def _energy(self, row: int) -> None:
-        head: Any = self.head
-        config = self.config
-        if head.energy is None:
-            return
-        lines = [
-            sizes_line(head.energy),
-            norms_line(head.energy),
-            self._energy_space(),
-        ]
-        self._module("energy", _box("energy E", _MODULE, (row, row), lines, "learned"))
-        if head.router is not None:
-            self.arrows.append(Arrow("energy", "router", label=r"$\sigma(E)$"))
-        if config.core:
-            self._gate(row)
-
-    def _energy_space(self) -> str | None:
-        """What energy, gate and router see, where it is not z itself."""
-        return _space("unit")
-
-    def _gate(self, row: int) -> None:
-        gate, config = self.gate, self.config
-        if gate is None:
-            lines = [r"$s = \sigma((a - E)/b)$", "one for all classes"]
-            box = _box("gate: energy", _SIGNAL, (row, row), lines, "fitted")
-        else:
-            bounds = f"{config.gate_low:g} to {config.gate_high:g}"
-            lines = [r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds]
-            box = _box(f"gate: {config.gate}", _SIGNAL, (row, row), lines, "learned")
-        self.boxes["gate"] = box
-        self.arrows.append(Arrow("energy", "gate", row))
-        if config.gate == "prob":
-            self.arrows.append(Arrow("gate", "belief", row))
-        else:
-            self.arrows.append(Arrow("gate", "alpha"))
-
-    def _heads(self, row: int) -> None:
-        config, count = self.config, self.config.num_components
-        temperature = "T learned"
-        lines = [
-            sizes_line(self.head.heads),
-            norms_line(self.head.heads),
-            f"{temperature}, {_space(config.feature_space)}",
-        ]
-        title = "one head" if count == 1 else f"{count} heads"
-        self._module("heads", _box(title, _MODULE, (row, row), lines, "learned", stack=count))
-        mode = config.gate if "gate" in self.boxes else "none"
-        lines = [_ALPHA[mode], f"|u| ≤ {CLIP:g}, ε = {power(1e-8)}"]
-        title = "α" if count == 1 else "α of each head"
-        self.boxes["alpha"] = _box(title, _SIGNAL, (row, row), lines, stack=count)
-        self.arrows.append(Arrow("heads", "alpha", row))
-
-    def _belief(self, row: int) -> None:
-        """The mixture, from the first row to that of the heads, and what comes out of it."""
-        single = self.config.num_components == 1
-        line = r"$\mathrm{Dir}(\alpha)$" if single else r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
-        title = "Dirichlet" if single else "mixture"
-        self.boxes["belief"] = _box(title, _BELIEF, (0, row), [line])
-        self.arrows.append(Arrow("alpha", "belief", row))
-        if "weights" in self.boxes:
-            self.arrows.append(Arrow("weights", "belief", self.row["router"]))
-        gated = "gate" in self.boxes and self.config.gate == "prob"
-        prediction = [_PREDICTION[gated, single], *_score_lines(self.model, "aleatoric")]
-        scaled = self.head.scaler is not None
-        evidence = [_EVIDENCE[scaled, single], *_score_lines(self.model, "epistemic")]
-        if self.head.named_scores["epistemic"] == "unfamiliarity":
-            known = {"E": self.head.energy, "density": self.head.density}
-            others = [name for name, module in known.items() if module is not None]
-            evidence.append(f"of {', '.join(['evidence', *others])}")
-        if row == 0:  # no room for two boxes beside one row
-            lines = [*prediction, *evidence]
-            self.boxes["output"] = _box("output", _OUTPUT, (0, self.last), lines)
-            self.arrows.append(Arrow("belief", "output", 0))
-            return
-        self.boxes["prediction"] = _box("prediction", _OUTPUT, (0, row - 1), prediction)
-        self.boxes["output"] = _box("evidence", _OUTPUT, (row, self.last), evidence)
-        self.arrows += [Arrow("belief", "prediction", 0), Arrow("belief", "output", row)]
-
-    def _density(self, row: int) -> None:
-        density, scaler = self.head.density, self.head.scaler
-        lines = [
-            f"{self.head.num_classes} Gaussians",
-            "one covariance" if density.tied else f"shrinkage {density.shrinkage:g}",
-            _space(self.config.density_space),
-        ]
-        self._module("density", _box("density", _MODULE, (row, row), lines, "fitted"))
-        if scaler is None:
-            self.arrows.append(Arrow("density", "output", row))
-            return
-        lines = [f"{scaler.kind}", f"power {scaler.power:g}, at least {scaler.floor:g}"]
-        self.boxes["scaler"] = _box("scaler ρ", _SIGNAL, (row, row), lines, "fitted")
-        self.arrows += [Arrow("density", "scaler", row), Arrow("scaler", "output", row)]
-
-
-_ALPHA: Final[Mapping[str, str]] = {
+_ALPHA: Final[Mapping[str, str]] = {  # by where the gate acts
     "none": r"$\alpha = e^{u} + \varepsilon$",
     "prob": r"$\alpha = e^{u} + \varepsilon$",
     "energy": r"$\alpha = s\,(e^{u} + \varepsilon)$",
-    "evidence": r"$\alpha = s \odot e^{u} + \varepsilon$",
     "logit": r"$\alpha = e^{s \odot u} + \varepsilon$",
-}
-_PREDICTION: Final[Mapping[tuple[bool, bool], str]] = {  # gated, single
-    (False, True): r"$\hat p = \alpha / \alpha_0$",
-    (False, False): r"$\hat p = \Sigma_k\,\pi_k\,\alpha_k / \alpha_{k0}$",
-    (True, True): r"$\hat p \propto s \odot \alpha$",
-    (True, False): r"$\hat p \propto s \odot \Sigma_k\,\pi_k\,\alpha_k / \alpha_{k0}$",
-}
-_EVIDENCE: Final[Mapping[tuple[bool, bool], str]] = {  # scaled, single
-    (False, True): r"$S = \alpha_0$",
-    (False, False): r"$S = \Sigma_k\,\pi_k\,\alpha_{k0}$",
-    (True, True): r"$S = \rho\,\alpha_0$",
-    (True, False): r"$S = \rho\,\Sigma_k\,\pi_k\,\alpha_{k0}$",
 }
 
 
 def gem_diagram(model: Model) -> Diagram:
     """A gated evidential mixture, with what its configuration has switched on."""
-    if not isinstance(model.head, GEM):
-        raise InputError(f"expected a model of the GEM family, got one of {model.head.info.name}")
-    return _GEMDiagram(model, model.head).diagram()
+    head = model.head
+    if not isinstance(head, GEM):
+        raise InputError(f"expected a model of the GEM family, got one of {head.info.name}")
+    present = {"router": head.router, "energy": head.energy, "heads": head.heads}
+    names = [name for name, module in present.items() if module is not None]
+    rows = {name: row for row, name in enumerate([*names, "density"])}
+    diagram = _common(model, len(names), head.outliers)
+    _add_energy_and_router(diagram, head, rows)
+    _add_heads(diagram, head, rows)
+    _add_fisher(diagram, head)
+    _add_outputs(diagram, model, head, rows)
+    density, scaler, row = head.density, head.scaler, rows["density"]
+    diagram.add(
+        "density", "density", _MODULE, row, f"{head.num_classes} Gaussians",
+        "one covariance" if density.tied else f"shrinkage {density.shrinkage:g}",
+        _space(head.config.density_space), kind="fitted", source="z",
+    )  # fmt: skip
+    if scaler is not None:
+        diagram.add(
+            "scaler", "scaler ρ", _SIGNAL, row, scaler.kind,
+            f"power {scaler.power:g}, at least {scaler.floor:g}", kind="fitted", source="density",
+        )  # fmt: skip
+    diagram.connect("density" if scaler is None else "scaler", "output")
+    return diagram
+
+
+def _add_energy_and_router(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
+    """The energy, the gate that it opens or feeds, and the router, which sees it too."""
+    config, gate, space = as_paper(head.config), getattr(head, "gate", None), _space("unit")
+    if head.energy is not None:
+        row = rows["energy"]
+        lines = (sizes_line(head.energy), norms_line(head.energy), space)
+        diagram.add("energy", "energy E", _MODULE, row, *lines, kind="learned", source="z")
+        if gate is not None:
+            bounds = f"{config.gate_low:g} to {config.gate_high:g}"
+            diagram.add(
+                "gate", f"gate: {config.gate}", _SIGNAL, row,
+                r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds,
+                kind="learned", source="energy",
+            )  # fmt: skip
+        elif config.core:
+            diagram.add(
+                "gate", "gate: energy", _SIGNAL, row, r"$s = \sigma((a - E)/b)$",
+                "one for all classes", kind="fitted", source="energy",
+            )  # fmt: skip
+    if head.router is not None:
+        row = rows["router"]
+        lines = (sizes_line(head.router), norms_line(head.router), space)
+        diagram.add("router", "router", _MODULE, row, *lines, kind="learned", source="z")
+        softmax = rf"$\pi = \mathrm{{softmax}}$ ({config.num_components})"
+        diagram.add("weights", "weights π", _SIGNAL, row, softmax, source="router")
+        if head.energy is not None:
+            diagram.connect("energy", "router", r"$\sigma(E)$")
+
+
+def _add_heads(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
+    """The Dirichlet heads, their α, and the mixture down to their row."""
+    config = as_paper(head.config)
+    count, row = config.num_components, rows["heads"]
+    diagram.add(
+        "heads", "one head" if count == 1 else f"{count} heads", _MODULE, row,
+        sizes_line(head.heads), norms_line(head.heads),
+        f"T learned, {_space(config.feature_space)}", kind="learned", stack=count, source="z",
+    )  # fmt: skip
+    mode = config.gate if "gate" in diagram.boxes else "none"
+    diagram.add(
+        "alpha", "α" if count == 1 else "α of each head", _SIGNAL, row, _ALPHA[mode],
+        rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$", stack=count, source="heads",
+    )  # fmt: skip
+    mixture = r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
+    title, line = ("Dirichlet", r"$\mathrm{Dir}(\alpha)$") if count == 1 else ("mixture", mixture)
+    diagram.add("belief", title, _BELIEF, (0, row), line, source="alpha")
+    if "weights" in diagram.boxes:
+        diagram.connect("weights", "belief")
+    if mode != "none":
+        diagram.connect("gate", "belief" if mode == "prob" else "alpha")
+
+
+def _add_fisher(diagram: Diagram, head: GEM) -> None:
+    """The Fisher terms; one head has no weights to modulate."""
+    config, mixed = as_paper(head.config), "weights" in diagram.boxes
+    lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg_weight else []
+    lines += (
+        [f"modulates π by {config.fi_mod_strength:g}"] if config.fi_mod_strength and mixed else []
+    )
+    if not lines:
+        return
+    diagram.add("fisher", "Fisher information", _SIGNAL, -1, *lines, kind="training")
+    below = "weights" if mixed else "alpha"
+    if diagram.boxes[below].rows[0] == 0:  # what is between would look like its target
+        diagram.connect("fisher", below)
+
+
+def _add_outputs(diagram: Diagram, model: Model, head: GEM, rows: Mapping[str, int]) -> None:
+    """What comes out of the belief: prediction and evidence, with their scores."""
+    row, last = rows["heads"], max(rows.values())
+    gated = "gate" in diagram.boxes and as_paper(head.config).gate == "prob"
+    single = head.config.num_components == 1
+    sign = r"\propto" if gated else "="
+    mean = r"\alpha / \alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_k / \alpha_{k0}"
+    if gated:
+        mean = r"s \odot \alpha" if single else rf"s \odot {mean}"
+    total = r"\alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_{k0}"
+    rho = "" if head.scaler is None else r"\rho\,"
+    prediction = [
+        rf"$\hat p {sign} {mean}$",
+        *_score_lines(model, "aleatoric"),
+    ]
+    evidence = [f"$S = {rho}{total}$", *_score_lines(model, "epistemic")]
+    if head.named_scores["epistemic"] == "unfamiliarity":
+        known = {"E": head.energy, "density": head.density}
+        others = [name for name, module in known.items() if module is not None]
+        evidence.append(f"of {', '.join(['evidence', *others])}")
+    if row == 0:  # no room for two boxes beside one row
+        lines = [*prediction, *evidence]
+        diagram.add("output", "output", _OUTPUT, (0, last), *lines, source="belief")
+        return
+    diagram.add("prediction", "prediction", _OUTPUT, (0, row - 1), *prediction, source="belief")
+    diagram.add("output", "evidence", _OUTPUT, (row, last), *evidence, source="belief")
 
 
 # -- from records ---------------------------------------------------------------------------------
 
 
+def architecture(results: Results) -> Figure:
+    """DAEDL above, GEM-FI below."""
+    models = built_model(results, "daedl"), built_model(results, "gem-fi")
+    diagrams = daedl_diagram(models[0]), gem_diagram(models[1])
+    return draw_diagrams(dict(zip(map(titled, models), diagrams, strict=True)))
+
+
 def titled(model: Model) -> str:
     """Name of the method and number of its parameters."""
-    count = sum(each.numel() for each in model.parameters())
+    count = sum(parameter.numel() for parameter in model.parameters())
     return f"{method_label(model.head.info.name)}, {count:,} parameters"
 
 
-@styled()
-def architecture(results: Results) -> Figure:
-    """DAEDL above, GEM-FI below."""
-    daedl = built_model(results, "daedl")
-    gem = built_model(results, "gem-fi")
-    return draw_diagrams({titled(daedl): daedl_diagram(daedl), titled(gem): gem_diagram(gem)})
-
-
 def built_model(results: Results, method: str) -> Model:
-    """The model of the first run of a method, before training; no weights are read.
-
-    Args:
-        results: of a bench.
-        method: a name in `METHODS`.
-    """
+    """The model of the first run of a method, before training; no weights are read."""
     rows = [row for row in results.rows(MAIN) if results.method(row) == method]
     runs = [run for row in rows for run in results.runs(row)]
     if not runs:
@@ -360,7 +546,7 @@ def num_classes(results: Results, run: RunRecord) -> int:
         raise Unavailable(f"neither the arrays nor the data of {run.title} are here") from error
 
 
-ARCHITECTURE_FIGURES: Final[Mapping[str, FigureEntry]] = {
+FIGURES: Final[Mapping[str, FigureEntry]] = {
     "arch": FigureEntry(
         "Architectures of DAEDL and GEM-FI",
         "As they were run here, drawn from the modules and the configuration of the models of the "
@@ -371,4 +557,3 @@ ARCHITECTURE_FIGURES: Final[Mapping[str, FigureEntry]] = {
         sets=False,
     )
 }
-"""Label -> figure."""

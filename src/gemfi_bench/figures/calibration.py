@@ -14,24 +14,23 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from gemfi import metrics
-from gemfi._drawing import INK, MUTED, styled
+from gemfi._drawing import INK, MUTED
 from gemfi.metrics import Bools, Floats
 from gemfi_bench.figures.common import (
     COLUMN,
     TEXT,
     FigureEntry,
+    MethodRuns,
     Shown,
     leading_rows,
     needed,
     spread,
 )
-from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
 
 BINS: Final = 15
 """Of the diagrams, as in the ECE of the tables."""
 
-_ACROSS: Final = 4
 _GAP_COLOR: Final = "#c0392b"
 _TINT: Final = 0.4
 _RIGHT_COLOR: Final = "#4b7f52"
@@ -41,63 +40,64 @@ _RIGHT_COLOR: Final = "#4b7f52"
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrated:
+class Calibrated(Shown):
     """What a method gives to a reliability diagram.
 
     Attributes:
-        label: of the method.
-        color: of its bars.
         probs: (n, C) of the first seed.
         labels: (n,).
         ece: over all seeds, as text.
     """
 
-    label: str
-    color: str
     probs: Floats
     labels: npt.NDArray[np.int64]
     ece: str
 
 
-@styled()
-def draw_reliability(methods: Sequence[Calibrated]) -> Figure:
+def draw_reliability(
+    methods: Sequence[Calibrated], width: float = TEXT, most_across: int = 4
+) -> Figure:
     """Accuracy over confidence for each method, and below it how many inputs each bin has.
 
     Args:
-        methods: four beside each other, then the next four below.
+        methods: one a diagram.
+        width: of the figure, in inches.
+        most_across: diagrams beside each other; further ones are below.
     """
-    lines = -(-len(methods) // _ACROSS)
-    across = min(len(methods), _ACROSS)
-    figure = Figure(figsize=(TEXT, 0.3 + 2.75 * lines), layout="constrained")
+    lines = -(-len(methods) // most_across)
+    across = min(len(methods), most_across)
+    figure = Figure(figsize=(width, 0.3 + 2.75 * lines), layout="constrained")
     grid = figure.add_gridspec(2 * lines, across, height_ratios=[3.0, 1.0] * lines)
-    for index, each in enumerate(methods):
+    for index, method in enumerate(methods):
         row, column = divmod(index, across)
         top = figure.add_subplot(grid[2 * row, column])
         bottom = figure.add_subplot(grid[2 * row + 1, column], sharex=top)
-        diagram = metrics.reliability(each.probs, each.labels, BINS)
-        _diagram(top, each, diagram)
-        _counts(bottom, each, diagram)
-        if column == 0:
-            top.set_ylabel("accuracy")
-            bottom.set_ylabel("inputs")
-        else:
-            top.tick_params(labelleft=False)
-            bottom.tick_params(labelleft=False)
+        diagram = metrics.reliability(method.probs, method.labels, BINS)
+        _draw_diagram(top, method, diagram)
+        _draw_counts(bottom, method, diagram)
+        for axes, label in ((top, "accuracy"), (bottom, "inputs")):
+            axes.set_ylabel(label if column == 0 else "")
+            axes.tick_params(labelleft=column == 0)
     figure.supxlabel(f"confidence, in {BINS} bins", fontsize=8.5)
-    figure.legend(handles=_diagram_legend(), loc="outside upper center", ncols=4)
+    handles = [
+        Line2D([], [], color=INK, linewidth=1.1, label="accuracy"),
+        Patch(facecolor=(_GAP_COLOR, _TINT), label="over-confident by"),
+        Patch(facecolor=(MUTED, _TINT), label="under-confident by"),
+        Line2D([], [], color=INK, linewidth=0.8, linestyle="--", label="perfect calibration"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure
 
 
-def _diagram(axes: Axes, method: Calibrated, diagram: metrics.Reliability) -> None:
+def _draw_diagram(axes: Axes, method: Calibrated, diagram: metrics.Reliability) -> None:
     full = diagram.count > 0
     left, width = diagram.edges[:-1][full], np.diff(diagram.edges)[full]
     accuracy, confidence = diagram.accuracy[full], diagram.confidence[full]
     strength = 0.35 + 0.65 * np.minimum(1, np.log1p(diagram.count[full]) / np.log1p(30))
-    under = accuracy >= confidence
     solid = [(method.color, value) for value in strength]  # few inputs are faint
     gaps = [
-        (MUTED if less else _GAP_COLOR, _TINT * value)
-        for value, less in zip(strength, under, strict=True)
+        (MUTED if is_under else _GAP_COLOR, _TINT * value)
+        for value, is_under in zip(strength, accuracy >= confidence, strict=True)
     ]
     common: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.5}
     lower = np.minimum(accuracy, confidence)
@@ -111,84 +111,69 @@ def _diagram(axes: Axes, method: Calibrated, diagram: metrics.Reliability) -> No
     axes.text(0.5, 1.04, f"ECE {method.ece}", transform=axes.transAxes, ha="center", fontsize=8)
 
 
-def _counts(axes: Axes, method: Calibrated, diagram: metrics.Reliability) -> None:
+def _draw_counts(axes: Axes, method: Calibrated, diagram: metrics.Reliability) -> None:
     axes.bar(
         diagram.edges[:-1], diagram.count, np.diff(diagram.edges), align="edge",
         color=method.color, edgecolor="white", linewidth=0.5,
     )  # fmt: skip
     axes.set_yscale("symlog", linthresh=1)
     powers = [10**power for power in range(len(str(len(method.labels))))]
-    shown = powers if len(powers) < 4 else powers[1::2]
+    ticks = [0, *(powers if len(powers) < 4 else powers[1::2])]
     axes.set_ylim(0, 1.5 * len(method.labels))
-    axes.set(yticks=[0, *shown], yticklabels=["0", *(f"{each:,}" for each in shown)])
+    axes.set(yticks=ticks, yticklabels=[f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
     axes.set(xticks=[0, 0.5, 1], xticklabels=["0", "½", "1"])
-
-
-def _diagram_legend() -> list[Patch | Line2D]:
-    return [
-        Line2D([], [], color=INK, linewidth=1.1, label="accuracy"),
-        Patch(facecolor=(_GAP_COLOR, _TINT), label="over-confident by"),
-        Patch(facecolor=(MUTED, _TINT), label="under-confident by"),
-        Line2D([], [], color=INK, linewidth=0.8, linestyle="--", label="perfect calibration"),
-    ]
 
 
 # -- confidence on right and wrong predictions ----------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Confidence:
+class Confidence(Shown):
     """How sure a method is where it is right and where it is wrong.
 
     Attributes:
-        label: of the method.
-        color: of the method.
         confidence: of each run, (n,) each.
         correct: of each run, (n,) each.
     """
 
-    label: str
-    color: str
     confidence: Sequence[Floats]
     correct: Sequence[Bools]
 
-    def means(self, correct: bool) -> list[float]:
-        """The mean confidence of each run on its right (or wrong) predictions, if it has any."""
+    def by_run(self, correct: bool) -> list[Floats]:
+        """The confidence of each run on its right (or wrong) predictions."""
         pairs = zip(self.confidence, self.correct, strict=True)
-        chosen = [values[right == correct] for values, right in pairs]
-        return [float(each.mean()) for each in chosen if len(each)]
-
-    def pooled(self, correct: bool) -> Floats:
-        """The confidences of all runs together."""
-        pairs = zip(self.confidence, self.correct, strict=True)
-        return np.concatenate([values[right == correct] for values, right in pairs])
+        return [values[right == correct] for values, right in pairs]
 
 
-@styled()
 def draw_confidence(methods: Sequence[Confidence]) -> Figure:
     """Two lanes a method: its confidence on right predictions, and below on wrong ones."""
     figure = Figure(figsize=(COLUMN, 0.75 + 0.36 * len(methods)), layout="constrained")
     axes = figure.subplots()
     for place, method in enumerate(methods):
-        for correct, color in ((True, _RIGHT_COLOR), (False, _GAP_COLOR)):
-            _lane(axes, place + (-0.17 if correct else 0.17), method, correct, color)
-    axes.set_yticks(range(len(methods)), [each.label for each in methods])
+        _draw_lane(axes, place - 0.17, method.by_run(True), _RIGHT_COLOR)
+        _draw_lane(axes, place + 0.17, method.by_run(False), _GAP_COLOR)
+    axes.set_yticks(range(len(methods)), [method.label for method in methods])
     for tick, method in zip(axes.get_yticklabels(), methods, strict=True):
-        tick.set_color(method.color)
-        tick.set_fontweight("bold")
+        tick.set(color=method.color, fontweight="bold")
     axes.set_ylim(len(methods) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, 1.01)
     axes.set_xlabel("confidence (max p) on test data")
     axes.grid(axis="x", color="#e3e7ec", linewidth=0.6)
     axes.set_axisbelow(True)
-    figure.legend(handles=_lane_legend(), loc="outside upper center", ncols=3, handlelength=1.4)
+    handles = [
+        Line2D([], [], color=_RIGHT_COLOR, linewidth=5, alpha=0.6, label="right"),
+        Line2D([], [], color=_GAP_COLOR, linewidth=5, alpha=0.6, label="wrong"),
+        Line2D([], [], color=INK, marker="D", linestyle="", markersize=3.6, label="mean"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, handlelength=1.4)
     return figure
 
 
-def _lane(axes: Axes, y: float, method: Confidence, correct: bool, color: str) -> None:
-    values, means = method.pooled(correct), method.means(correct)
+def _draw_lane(axes: Axes, y: float, by_run: Sequence[Floats], color: str) -> None:
+    """Quantiles of all runs together, the mean over the runs that have any, and the number."""
+    values, means = np.concatenate(by_run), [run.mean() for run in by_run if len(run)]
     style: dict[str, Any] = {"fontsize": 6.5, "va": "center", "color": color}
     axes.text(1.02, y, f"{len(values):,}", transform=axes.get_yaxis_transform(), **style)
     if not means:
@@ -202,50 +187,42 @@ def _lane(axes: Axes, y: float, method: Confidence, correct: bool, color: str) -
     )  # fmt: skip
 
 
-def _lane_legend() -> list[Line2D]:
-    return [
-        Line2D([], [], color=_RIGHT_COLOR, linewidth=5, alpha=0.6, label="right"),
-        Line2D([], [], color=_GAP_COLOR, linewidth=5, alpha=0.6, label="wrong"),
-        Line2D([], [], color=INK, marker="D", linestyle="", markersize=3.6, label="mean"),
-    ]
-
-
 # -- from results ---------------------------------------------------------------------------------
 
 
-def _test(results: Results, run: RunRecord) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Probabilities and labels of the test data."""
-    log_probs, label = (needed(results, run, ["test"], key) for key in ("log_probs", "label"))
-    return np.exp(log_probs), label.astype(np.int64)
+def _tests(results: Results, row: MethodRuns) -> list[tuple[Floats, npt.NDArray[np.int64]]]:
+    """Probabilities and labels of the test data, of each run."""
+    return [
+        (
+            np.exp(needed(results, run, ["test"], "log_probs")),
+            needed(results, run, ["test"], "label").astype(np.int64),
+        )
+        for run in row.runs
+    ]
 
 
 def reliability(results: Results) -> Figure:
     """The leading methods, by the first seed of each."""
-    return draw_reliability([_calibrated(results, row) for row in leading_rows(results)])
-
-
-def _calibrated(results: Results, row: Shown) -> Calibrated:
-    tests = [_test(results, run) for run in row.runs]
-    eces = [metrics.ece(*test, BINS) for test in tests]
-    return Calibrated(row.label, row.color, *tests[0], spread(eces))
+    methods = []
+    for row in leading_rows(results):
+        tests = _tests(results, row)
+        ece = spread([metrics.ece(*test, BINS) for test in tests])
+        methods.append(Calibrated(row.label, row.color, *tests[0], ece))
+    return draw_reliability(methods)
 
 
 def confidence(results: Results) -> Figure:
     """The leading methods, all seeds of each."""
-    return draw_confidence([_confidence(results, row) for row in leading_rows(results)])
+    methods = []
+    for row in leading_rows(results):
+        tests = _tests(results, row)
+        sure = [probs.max(axis=1) for probs, _ in tests]
+        correct = [probs.argmax(axis=1) == labels for probs, labels in tests]
+        methods.append(Confidence(row.label, row.color, sure, correct))
+    return draw_confidence(methods)
 
 
-def _confidence(results: Results, row: Shown) -> Confidence:
-    tests = [_test(results, run) for run in row.runs]
-    return Confidence(
-        row.label,
-        row.color,
-        [probs.max(axis=1) for probs, _ in tests],
-        [probs.argmax(axis=1) == labels for probs, labels in tests],
-    )
-
-
-ENTRIES: Final[Mapping[str, FigureEntry]] = {
+FIGURES: Final[Mapping[str, FigureEntry]] = {
     "reliability_id": FigureEntry(
         "Reliability diagrams on test data",
         "Accuracy against confidence in 15 bins of equal width, before any post-hoc calibration; "
@@ -255,6 +232,7 @@ ENTRIES: Final[Mapping[str, FigureEntry]] = {
         "holds, on a logarithmic axis. The ECE, in percent, is mean ± standard deviation over all "
         "seeds.",
         reliability,
+        sets=False,
     ),
     "conf_correct_wrong": FigureEntry(
         "Confidence on right and wrong predictions",
@@ -263,5 +241,6 @@ ENTRIES: Final[Mapping[str, FigureEntry]] = {
         "middle half, diamonds the mean over seeds of the mean of each. At the right, how many "
         "predictions.",
         confidence,
+        sets=False,
     ),
 }

@@ -1,17 +1,19 @@
-"""What the figures share: their type and style, and which runs and sets they show.
-
-This module imports without matplotlib; the modules that draw need it.
-"""
+"""What figures share: their entry, the runs and sets that they show, and parts of drawings."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 
 from gemfi._drawing import INK, MUTED, styled
 from gemfi.metrics import Floats
@@ -20,14 +22,8 @@ from gemfi_bench.protocol import SEEN
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
 from gemfi_bench.style import SET_COLORS, method_color, method_label
-from gemfi_bench.table import Value
+from gemfi_bench.tabular import Value
 from gemfi_bench.unavailable import Unavailable
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Draw = Callable[[Results], "Figure"]
 
 COLUMN: Final = 3.3
 """Width of a column of the paper, in inches."""
@@ -42,12 +38,15 @@ ID: Final = "ID test"
 NEAR: Final = "near OOD"
 FAR: Final = "far OOD"
 OTHER: Final = "other OOD"
-GROUP_COLORS: Final[Mapping[str, str]] = SET_COLORS | {OTHER: "#0f8a7e"}
+GROUP_COLORS: Final = SET_COLORS | {OTHER: "#0f8a7e"}
 
 OURS: Final = "gem-fi"
 FAMILY: Final = ("gem-core", "gem-mix", "gem-fi")
 METHODS: Final = ("softmax", "ensemble", "edl", "daedl", "re-edl", *FAMILY)
 """Those that a figure of all methods shows first: more than eight lines cannot be told apart."""
+
+LEAST: Final = 1e-12
+"""What a logarithmic axis shows of a score of 0."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +56,50 @@ class FigureEntry:
     Attributes:
         title: a few words.
         caption: what is shown, of which runs, under which conventions.
-        draw: draws it from the results of a bench; raises `Unavailable` where they lack something.
+        adapter: draws it from the results of a bench; raises `Unavailable` where they lack
+            something.
         sets: whether it shows OOD sets.
     """
 
     title: str
     caption: str
-    draw: Draw
+    adapter: Callable[[Results], Figure]
     sets: bool = True
 
     def full_caption(self, results: Results) -> str:
-        """The caption, with what is to be known of the sets that it shows."""
-        said = results.caveats(results.ood_sets) if self.sets else []
-        return " ".join([self.caption, *said])
+        """The caption, with the caveats of the OOD sets that the figure shows."""
+        caveats = results.caveats(results.ood_sets) if self.sets else []
+        return " ".join([self.caption, *caveats])
+
+    def draw(self, results: Results) -> Figure:
+        """Draw the figure; a note at its foot names absent sets and arrays, and sets seen before.
+
+        Args:
+            results: of a bench.
+        """
+        with styled():
+            figure = self.adapter(results)
+            shown = results.ood_sets if self.sets else []
+            notes = {
+                "data absent": [results.title(name) for name in shown if results.is_absent(name)],
+                SEEN: [results.title(name) for name in shown if name in results.protocol.seen],
+                "arrays absent": [
+                    _lacking(row, *counts) for row, counts in results.lacking.items()
+                ],
+            }
+            note = "; ".join(
+                f"{what}: {', '.join(names)}" for what, names in notes.items() if names
+            )
+            if note:
+                _add_note(figure, note)
+        return figure
 
 
 # -- runs -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Shown:
+class MethodRuns:
     """A row of the main tables with the runs whose arrays are at hand.
 
     Attributes:
@@ -96,12 +119,12 @@ class Shown:
 
     @property
     def label(self) -> str:
-        """For a legend."""
+        """The name for a legend."""
         return method_label(self.row)
 
     @property
     def color(self) -> str:
-        """That of its method."""
+        """The colour of the method."""
         return method_color(self.method)
 
     @property
@@ -110,49 +133,33 @@ class Shown:
         return self.method == OURS
 
 
-def shown_rows(results: Results, methods: Sequence[str] = METHODS) -> list[Shown]:
-    """The first row of each of these methods that has runs with arrays.
-
-    Args:
-        results: of a bench.
-        methods: in the order in which they are shown.
+def shown_rows(results: Results, methods: Sequence[str] = METHODS) -> list[MethodRuns]:
+    """The first row of each of these methods that has runs with arrays, in the order of `methods`.
 
     Raises:
         Unavailable: if there is none.
     """
-    found: dict[str, Shown] = {}
+    rows: dict[str, MethodRuns] = {}
     for row in results.rows(MAIN):
-        name = results.method(row)
-        if name not in methods or name in found:
-            continue
-        runs = results.runs_with_arrays(row)
-        if runs:
-            found[name] = Shown(row, name, tuple(runs))
-    if not found:
-        names = ", ".join(method_label(name) for name in methods)
+        method = results.method(row)
+        if method in methods and method not in rows and (runs := results.runs_with_arrays(row)):
+            rows[method] = MethodRuns(row, method, tuple(runs))
+    if not rows:
+        names = ", ".join(map(method_label, methods))
         raise Unavailable(f"no run of {names} is here with its arrays")
-    return [found[name] for name in methods if name in found]
+    return [rows[method] for method in methods if method in rows]
 
 
-def leading_rows(results: Results, count: int = len(METHODS)) -> list[Shown]:
-    """The rows of `METHODS`, and others of the bench up to this number.
-
-    Args:
-        results: of a bench.
-        count: how many rows a figure can hold.
-    """
-    others = [results.method(row) for row in results.rows(MAIN)]
-    every = shown_rows(results, list(dict.fromkeys([*METHODS, *others])))
-    chosen = [each.method for each in every][:count]
-    order = [name for name in others if name not in METHODS] + list(METHODS)
-    return sorted(
-        (each for each in every if each.method in chosen), key=lambda each: order.index(each.method)
-    )
+def leading_rows(results: Results, count: int = len(METHODS)) -> list[MethodRuns]:
+    """The rows of `METHODS`, and before them others of the bench, `count` in all at most."""
+    every = dict.fromkeys([*METHODS, *map(results.method, results.rows(MAIN))])
+    rows = shown_rows(results, list(every))[:count]
+    return sorted(rows, key=lambda row: row.method in METHODS)
 
 
-def shown_row(results: Results, name: str = OURS) -> Shown:
+def shown_row(results: Results, method: str = OURS) -> MethodRuns:
     """The row of one method; `Unavailable` if it has no runs with arrays."""
-    return shown_rows(results, [name])[0]
+    return shown_rows(results, [method])[0]
 
 
 # -- sets -----------------------------------------------------------------------------------------
@@ -161,14 +168,13 @@ def shown_row(results: Results, name: str = OURS) -> Shown:
 def ood_groups(results: Results) -> dict[str, list[str]]:
     """`near OOD`, `far OOD` and `other OOD` -> the sets that are at hand; no group is empty."""
     near, far = results.protocol.near, results.protocol.far
-    found: dict[str, list[str]] = {NEAR: [], FAR: [], OTHER: []}
+    groups: dict[str, list[str]] = {NEAR: [], FAR: [], OTHER: []}
     for name in results.ood_sets:
         if not results.is_absent(name):
-            found[NEAR if name in near else FAR if name in far else OTHER].append(name)
-    kept = {group: names for group, names in found.items() if names}
-    if not kept:
+            groups[NEAR if name in near else FAR if name in far else OTHER].append(name)
+    if not any(groups.values()):
         raise Unavailable("no OOD set was at hand in any run")
-    return kept
+    return {group: names for group, names in groups.items() if names}
 
 
 def set_groups(results: Results) -> dict[str, list[str]]:
@@ -203,13 +209,13 @@ def pooled(results: Results, run: RunRecord, names: Sequence[str], key: str) -> 
 
 def needed(results: Results, run: RunRecord, names: Sequence[str], key: str) -> Floats:
     """As `pooled`, but `Unavailable` if a set lacks the array."""
-    found = pooled(results, run, names, key)
-    if found is None:
+    values = pooled(results, run, names, key)
+    if values is None:
         raise Unavailable(f"run {run.key} has not kept {key} of {', '.join(names)}")
-    return found
+    return values
 
 
-# -- drawing --------------------------------------------------------------------------------------
+# -- texts and numbers ----------------------------------------------------------------------------
 
 
 def panel_title(axes: Axes, index: int, text: str = "", width: int = 24, pad: float = 4.0) -> None:
@@ -222,16 +228,14 @@ def panel_title(axes: Axes, index: int, text: str = "", width: int = 24, pad: fl
         width: of a line.
         pad: between title and panel, in points.
     """
-    lines = textwrap.wrap(text, width) or [""]
-    name = f"$\\mathbf{{{chr(ord('a') + index)}}}$"
+    lines = "\n".join(textwrap.wrap(text, width))
     style: dict[str, Any] = {"loc": "left", "fontsize": 8.5, "fontweight": "normal", "pad": pad}
-    axes.set_title(f"{name}  " + "\n".join(lines), color=INK, **style)
+    axes.set_title(f"$\\mathbf{{{chr(ord('a') + index)}}}$  {lines}", color=INK, **style)
 
 
 def in_lines(label: str) -> str:
     """A label of two words in two lines, for a short axis."""
-    words = label.split(" ")
-    return label if len(words) != 2 else "\n".join(words)
+    return label.replace(" ", "\n") if label.count(" ") == 1 else label
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
@@ -241,13 +245,28 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
     return mean if value.std is None else f"{mean} ± {value.std:.{digits}f}"
 
 
+def power_text(value: float) -> str:
+    """A number of a logarithmic axis: plain where it is short, else a power of ten."""
+    if value <= 0:
+        return ""
+    if 1e-3 <= value < 1e4:
+        return f"{value:g}"
+    exponent = int(np.floor(np.log10(value) + 1e-9))
+    factor = value / 10.0**exponent
+    front = "" if round(factor) == 1 else f"{factor:.0f}·"
+    return f"{front}$10^{{{exponent}}}$"
+
+
 def even_choice(count: int, most: int) -> npt.NDArray[np.int64]:
     """Indices of at most `most` of `count` inputs, evenly spaced: the same at every call."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
+# -- axes -----------------------------------------------------------------------------------------
+
+
 def quantile_limits(
-    values: Sequence[Floats], share: float = 0.005, margin: float = 0.03
+    values: Sequence[Floats], share: float = 0.005, margin: float = 0.03, *, log: bool = False
 ) -> tuple[float, float]:
     """An axis from the lowest `share` of the values to the highest, of every set by itself.
 
@@ -255,48 +274,87 @@ def quantile_limits(
         values: of each set; ±inf is left out.
         share: of a set that may lie beyond each end.
         margin: added at each end, in parts of the length.
+        log: for a logarithmic axis, of values from 0 on.
     """
-    finite = [each[np.isfinite(each)] for each in values]
-    ends = [np.quantile(each, [share, 1 - share]) for each in finite if len(each)]
-    low, high = min(each[0] for each in ends), max(each[1] for each in ends)
+    scaled = [np.log10(np.maximum(part, LEAST)) if log else part for part in values]
+    finite = [part[np.isfinite(part)] for part in scaled]
+    ends = [np.quantile(part, [share, 1 - share]) for part in finite if len(part)]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     room = max(margin * (high - low), 1e-3)
-    return float(low - room), float(high + room)
+    limits = float(low - room), float(high + room)
+    return (10 ** limits[0], 10 ** limits[1]) if log else limits
 
 
-def noting(draw: Draw, *, sets: bool = True) -> Draw:
-    """A drawing that says at its foot what it lacks: OOD sets, and arrays of runs.
-
-    Sets that a network has seen in pretraining are named there, too.
+def log_axis(
+    axes: Axes, which: Literal["x", "y"], limits: tuple[float, float], ticks: int = 5
+) -> None:
+    """A logarithmic axis with plain numbers, few enough for a small panel.
 
     Args:
-        draw: draws what is there.
-        sets: whether it shows OOD sets at all.
+        axes: of the panel.
+        which: the axis.
+        limits: of the axis.
+        ticks: how many at most.
     """
-    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - optional
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(_log_locator(limits[1] / limits[0], ticks))
+    axis.set_major_formatter(lambda value, _: power_text(value))
+    axis.set_minor_locator(NullLocator())
 
-    @styled()
-    def drawn(results: Results) -> Figure:
-        figure = draw(results)
-        shown = results.ood_sets if sets else []
-        noted = {
-            "data absent": [results.title(name) for name in shown if results.is_absent(name)],
-            SEEN: [results.title(name) for name in shown if name in results.protocol.seen],
-            "arrays absent": [_lacking(row, *counts) for row, counts in results.lacking.items()],
+
+def _log_locator(length: float, ticks: int) -> Locator:
+    """Powers of ten; 3 between them where there are few; even steps on less than a power."""
+    if length < 8:
+        return MaxNLocator(max(1, ticks - 3))
+    return LogLocator(subs=(1, 3) if length < 10**2 else (1,), numticks=ticks)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What a figure shows of a method; subclasses add the numbers.
+
+    Attributes:
+        label: the name of the method.
+        color: of its line.
+        on_top: draw it thicker and last.
+        dashed: not of the same kind as the others.
+    """
+
+    label: str
+    color: str
+    _: KW_ONLY
+    on_top: bool = False
+    dashed: bool = False
+
+    def style(self, width: float = 1.0) -> dict[str, Any]:
+        """Colour, width and dashes of its line.
+
+        Args:
+            width: where it is not on top.
+        """
+        return {
+            "color": self.color,
+            "linewidth": 1.8 if self.on_top else width,
+            "linestyle": "--" if self.dashed else "-",
         }
-        text = "; ".join(f"{what}: {', '.join(names)}" for what, names in noted.items() if names)
-        engine = figure.get_layout_engine()
-        if text and isinstance(engine, ConstrainedLayoutEngine):
-            inch = 1 / figure.get_figheight()
-            strip = 0.17 * inch  # room for one line
-            low = strip + _raise_legends(figure, strip)
-            low += _raise_label(figure, low)
-            engine.set(rect=(0, low, 1, 1 - low))
-            figure.text(
-                0.99, 0.02 * inch, text, ha="right", va="bottom", fontsize=SMALL, color=MUTED
-            )
-        return figure
 
-    return drawn
+
+def line_handles(methods: Iterable[Shown], **style: Any) -> list[Line2D]:
+    """Each method once, for a legend.
+
+    Args:
+        methods: of all panels.
+        style: of every line.
+    """
+    by_label = {method.label: method for method in methods}
+    return [
+        Line2D([], [], label=label, **method.style(1.2), **style)
+        for label, method in by_label.items()
+    ]
+
+
+# -- the note at the foot -------------------------------------------------------------------------
 
 
 def _lacking(row: str, lost: int, total: int) -> str:
@@ -304,30 +362,26 @@ def _lacking(row: str, lost: int, total: int) -> str:
     return method_label(row) + (f" ({lost} of {total} runs)" if lost < total else "")
 
 
-def _raise_label(figure: Figure, low: float) -> float:
-    """Lift the label that all panels share to a height; the room that it needs, a share.
+def _add_note(figure: Figure, note: str) -> None:
+    """Write a line at the very foot, below legends and the label that all panels share.
 
-    The layout engine would put it at the very foot, and makes no room for one that was placed.
+    The layout engine puts those at the foot itself, and makes no room for what was placed by hand:
+    so they are placed by hand, and the panels get what is left.
     """
-    text = figure.get_supxlabel()
-    if not text:
-        return 0.0
-    (size,) = {each.get_fontsize() for each in figure.texts if each.get_text() == text}
-    label = figure.supxlabel(text, y=low, fontsize=size)
-    return float(1.3 * label.get_window_extent().height / figure.bbox.height)
-
-
-def _raise_legends(figure: Figure, strip: float) -> float:
-    """Lift the legends at the foot of a figure above a strip; the room that they need, a share.
-
-    The layout engine makes room for a legend outside only as long as nobody has placed it.
-    """
-    if not figure.legends:
-        return 0.0
+    engine = figure.get_layout_engine()
+    if not isinstance(engine, ConstrainedLayoutEngine):
+        return
+    inch = 1 / figure.get_figheight()
+    low = strip = 0.17 * inch  # room for one line
     figure.draw_without_rendering()
     height = figure.bbox.height
-    low = [each for each in figure.legends if each.get_window_extent().y1 < height / 2]
-    tallest = max((each.get_window_extent().height for each in low), default=0.0)
-    for legend in low:
+    legends = [item for item in figure.legends if item.get_window_extent().y1 < height / 2]
+    for legend in legends:
         legend.set_bbox_to_anchor((0, strip, 1, 1 - strip))
-    return float(tallest / height)
+    low += max((legend.get_window_extent().height / height for legend in legends), default=0.0)
+    if text := figure.get_supxlabel():
+        (size,) = {item.get_fontsize() for item in figure.texts if item.get_text() == text}
+        label = figure.supxlabel(text, y=low, fontsize=size)
+        low += 1.3 * label.get_window_extent().height / height
+    engine.set(rect=(0, low, 1, 1 - low))
+    figure.text(0.99, 0.02 * inch, note, ha="right", va="bottom", fontsize=SMALL, color=MUTED)

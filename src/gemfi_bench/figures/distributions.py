@@ -10,21 +10,22 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 
 from gemfi import metrics
-from gemfi._drawing import MUTED, styled
+from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
 from gemfi.scores import score_label
 from gemfi_bench.figures.common import (
     GROUP_COLORS,
     ID,
+    LEAST,
     SMALL,
     TEXT,
     FigureEntry,
     Shown,
     group_of,
     in_lines,
+    log_axis,
     needed,
     panel_title,
     pooled,
@@ -41,75 +42,81 @@ HISTOGRAMS: Final = ("max_prob", "entropy", "mutual_information")
 BOXES: Final = ("max_prob", "entropy", "mutual_information", "evidence")
 BOX_METHODS: Final = ("edl", "daedl", "re-edl", "gem-core", "gem-mix", "gem-fi")
 POSITIVE: Final = frozenset(
-    {"max_prob", "entropy", "mutual_information", "disagreement", "expected_entropy", "conflict"}
-)
+    {
+        "max_prob", "entropy", "mutual_information", "disagreement", "expected_entropy", "conflict",
+        "unfamiliarity",
+    }
+)  # fmt: skip
 """Scores from 0 on whose small values matter: they have a logarithmic axis."""
 
 BINS: Final = 36
 ON_ONE_LINE: Final = 4
 """So many methods have room for whole names beside each other; of more the long ones are broken."""
 
-LEAST: Final = 1e-12
-"""What a logarithmic axis shows of a score of 0."""
-
 _FILL: Final = 0.35
+
+
+def _group_legend(figure: Figure, groups: Sequence[str]) -> None:
+    handles = [
+        Patch(facecolor=(color, _FILL), edgecolor=color, label=group)
+        for group in groups
+        for color in (GROUP_COLORS[group],)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
 
 
 # -- histograms -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """A score on ID data and on one OOD set.
+class Mirrored:
+    """A panel: a score on ID data above the line, on OOD data below it.
 
     Attributes:
-        group: of the OOD set, which decides its colour.
-        inside: (n,).
-        outside: (m,).
+        score: its name.
+        values: group of sets -> the score on them, the ID data first.
+        note: above the panel.
     """
 
-    group: str
-    inside: Floats
-    outside: Floats
+    score: str
+    values: Mapping[str, Floats]
+    note: str
 
 
-@styled()
-def draw_histograms(panels: Mapping[str, Mapping[str, Pair]]) -> Figure:
-    """A row a score and a column an OOD set: ID data above the line, OOD data below.
+def draw_histograms(
+    rows: Mapping[str, Sequence[Mirrored]], columns: Sequence[str] = (), width: float = TEXT
+) -> Figure:
+    """Rows of panels; those of a row that show the same score share its bins.
 
-    Each half has its own scale: what counts is where the two lie, and no peak hides the other.
+    Each half of a panel has its own scale: what counts is where the two lie, and no peak hides
+    the other.
 
     Args:
-        panels: score -> OOD set -> values.
+        rows: label of a row -> its panels.
+        columns: titles of the columns, if they have any.
+        width: of the figure, in inches.
     """
-    sets = next(iter(panels.values()))
-    figure = Figure(figsize=(TEXT, 0.5 + 1.3 * len(panels)), layout="constrained")
-    axes = figure.subplots(len(panels), len(sets), squeeze=False)
-    for row, (name, by_set) in enumerate(panels.items()):
-        edges = histogram_edges(name, [v for p in by_set.values() for v in (p.inside, p.outside)])
-        for column, (title, pair) in enumerate(by_set.items()):
-            _mirrored(axes[row, column], name, pair, edges)
-            if row == 0:
-                axes[row, column].set_title(title, pad=14, fontsize=8.5)
-        axes[row, 0].set_ylabel(in_lines(score_label(name)))
-    groups = dict.fromkeys([ID, *(pair.group for pair in sets.values())])
-    figure.legend(
-        handles=[_patch(group) for group in groups], loc="outside upper center", ncols=len(groups)
-    )
+    count = len(next(iter(rows.values())))
+    figure = Figure(figsize=(width, 0.5 + 1.3 * len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), count, squeeze=False)
+    for row, (label, panels) in enumerate(rows.items()):
+        for column, panel in enumerate(panels):
+            alike = [other for other in panels if other.score == panel.score]
+            values = [part for other in alike for part in other.values.values()]
+            _draw_mirrored(axes[row, column], panel, histogram_edges(panel.score, values))
+        axes[row, 0].set_ylabel(in_lines(label))
+    for column, title in enumerate(columns):
+        axes[0, column].set_title(title, pad=14, fontsize=8.5)
+    groups = [group for panels in rows.values() for panel in panels for group in panel.values]
+    _group_legend(figure, list(dict.fromkeys(groups)))
     return figure
 
 
-def histogram_edges(name: str, values: Sequence[Floats]) -> Floats:
-    """Bins of a score over its sets, from quantile to quantile; even on the axis of the score.
-
-    Args:
-        name: of the score.
-        values: of each set.
-    """
-    if name not in POSITIVE:
+def histogram_edges(score: str, values: Sequence[Floats]) -> Floats:
+    """Bins of a score over its sets, from quantile to quantile; even on the axis of the score."""
+    if score not in POSITIVE:
         return np.linspace(*quantile_limits(values), BINS + 1)
-    logs = [np.log10(np.maximum(each, LEAST)) for each in values]
-    return np.asarray(10 ** np.linspace(*quantile_limits(logs), BINS + 1))
+    return np.asarray(np.geomspace(*quantile_limits(values, log=True), BINS + 1))
 
 
 def shares(values: Floats, edges: Floats) -> Floats:
@@ -118,81 +125,34 @@ def shares(values: Floats, edges: Floats) -> Floats:
     return np.asarray(counts / len(values))
 
 
-def _mirrored(axes: Axes, name: str, pair: Pair, edges: Floats) -> None:
-    for values, group, side in ((pair.inside, ID, 1), (pair.outside, pair.group, -1)):
-        share = shares(values, edges)
-        height, color = side * share / share.max(), GROUP_COLORS[group]
-        axes.stairs(height, edges, fill=True, color=(color, _FILL))
-        axes.stairs(height, edges, color=color, linewidth=1.0)
-    if name in POSITIVE:
+def _draw_mirrored(axes: Axes, panel: Mirrored, edges: Floats) -> None:
+    heights = {group: shares(values, edges) for group, values in panel.values.items()}
+    peak = max((height.max() for group, height in heights.items() if group != ID), default=1.0)
+    for group, height in heights.items():
+        scaled = height / height.max() if group == ID else -height / peak
+        axes.stairs(scaled, edges, fill=True, color=(GROUP_COLORS[group], _FILL))
+        axes.stairs(scaled, edges, color=GROUP_COLORS[group], linewidth=1.0)
+    if panel.score in POSITIVE:
         log_axis(axes, "x", (float(edges[0]), float(edges[-1])))
     axes.axhline(0, color=MUTED, linewidth=0.7)
     axes.set(xlim=(edges[0], edges[-1]), ylim=(-1.08, 1.08), yticks=[])
     axes.tick_params(labelsize=SMALL)
     axes.spines.left.set_visible(False)
-    auroc = f"AUROC {metrics.auroc(pair.inside, pair.outside):.1f}"
-    axes.text(0.5, 1.0, auroc, transform=axes.transAxes, ha="center", va="bottom", fontsize=SMALL)
-
-
-def log_axis(axes: Axes, which: str, limits: tuple[float, float], ticks: int = 5) -> None:
-    """A logarithmic axis with plain numbers, few enough for a small panel.
-
-    Args:
-        axes: of the panel.
-        which: `x` or `y`.
-        limits: of the axis.
-        ticks: at most so many.
-    """
-    getattr(axes, f"set_{which}scale")("log")
-    axis = getattr(axes, f"{which}axis")
-    axis.set_major_locator(_log_locator(limits[1] / limits[0], ticks))
-    axis.set_major_formatter(lambda value, _: power_text(value))
-    axis.set_minor_locator(NullLocator())
-
-
-def _log_locator(length: float, ticks: int) -> Locator:
-    """Powers of ten; 3 between them where there are few; even steps on less than a power."""
-    if length < 8:
-        return MaxNLocator(max(1, ticks - 3))
-    return LogLocator(subs=(1, 3) if length < 10**2 else (1,), numticks=ticks)
-
-
-def power_text(value: float) -> str:
-    """A number of a logarithmic axis: plain where it is short, else a power of ten."""
-    if value <= 0:
-        return ""
-    if 1e-3 <= value < 1e4:
-        return f"{value:g}"
-    exponent = int(np.floor(np.log10(value) + 1e-9))
-    factor = value / 10.0**exponent
-    front = "" if round(factor) == 1 else f"{factor:.0f}·"
-    return f"{front}$10^{{{exponent}}}$"
-
-
-def _patch(group: str) -> Patch:
-    color = GROUP_COLORS[group]
-    return Patch(facecolor=(color, _FILL), edgecolor=color, label=group)
+    axes.text(
+        0.5, 1.0, panel.note, transform=axes.transAxes, ha="center", va="bottom", fontsize=SMALL
+    )
 
 
 # -- box plots ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Boxes:
-    """The boxes of a method.
+class Boxes(Shown):
+    """The boxes of a method: group of sets -> the score on them."""
 
-    Attributes:
-        label: of the method.
-        color: of its label.
-        values: group of sets -> the score on them.
-    """
-
-    label: str
-    color: str
     values: Mapping[str, Floats]
 
 
-@styled()
 def draw_boxes(panels: Mapping[str, Sequence[Boxes]]) -> Figure:
     """A panel a score: a box for each method and group of sets.
 
@@ -202,24 +162,23 @@ def draw_boxes(panels: Mapping[str, Sequence[Boxes]]) -> Figure:
     rows = -(-len(panels) // 2)
     figure = Figure(figsize=(TEXT, 0.4 + 2.1 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False).ravel()
-    for index, (name, methods) in enumerate(panels.items()):
-        _boxes(axes[index], name, methods)
-        panel_title(axes[index], index, score_label(name))
+    for index, (score, methods) in enumerate(panels.items()):
+        _draw_boxes(axes[index], score, methods)
+        panel_title(axes[index], index, score_label(score))
     for empty in axes[len(panels) :]:
         empty.set_axis_off()
-    groups = list(next(iter(panels.values()))[0].values)
-    figure.legend(
-        handles=[_patch(group) for group in groups], loc="outside upper center", ncols=len(groups)
-    )
+    _group_legend(figure, list(next(iter(panels.values()))[0].values))
     return figure
 
 
-def _boxes(axes: Axes, name: str, methods: Sequence[Boxes]) -> None:
+def _draw_boxes(axes: Axes, score: str, methods: Sequence[Boxes]) -> None:
     groups = list(methods[0].values)
     offsets = (np.arange(len(groups)) - (len(groups) - 1) / 2) * 0.26
-    low, high = finite_range(name, methods)
+    limits = finite_range(score, methods)
+    ends = []
     for offset, group in zip(offsets, groups, strict=True):
-        values = [np.clip(each.values[group], low, high) for each in methods]
+        values = [np.clip(method.values[group], *limits) for method in methods]
+        ends += [np.quantile(part, [0.05, 0.95]) for part in values]
         color = GROUP_COLORS[group]
         style: dict[str, Any] = {"color": color, "linewidth": 0.9}
         axes.boxplot(
@@ -228,40 +187,27 @@ def _boxes(axes: Axes, name: str, methods: Sequence[Boxes]) -> None:
             boxprops={"facecolor": (color, _FILL), "edgecolor": color, "linewidth": 0.9},
             whiskerprops=style, medianprops=style | {"linewidth": 1.8},
         )  # fmt: skip
-    if name in POSITIVE:
-        log_axis(axes, "y", _extent(methods, (low, high)))
-    names = [each.label for each in methods]
+    if score in POSITIVE:
+        log_axis(axes, "y", (float(np.min(ends)), float(np.max(ends))))
+    names = [method.label for method in methods]
     if len(methods) > ON_ONE_LINE:
-        names = [each.replace("GEM-", "GEM-\n") for each in names]
+        names = [name.replace("GEM-", "GEM-\n") for name in names]
     axes.set_xticks(range(len(methods)), names, fontsize=SMALL)
     for tick, method in zip(axes.get_xticklabels(), methods, strict=True):
-        tick.set_color(method.color)
-        tick.set_fontweight("bold")
+        tick.set(color=method.color, fontweight="bold")
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.5, len(methods) - 0.5)
 
 
-def finite_range(name: str, methods: Sequence[Boxes]) -> tuple[float, float]:
+def finite_range(score: str, methods: Sequence[Boxes]) -> tuple[float, float]:
     """The least and the greatest number in a panel: infinite ones are drawn there.
 
-    Args:
-        name: of the score; the least is above 0 for one with a logarithmic axis.
-        methods: of the panel.
+    Both are above 0 for a score with a logarithmic axis.
     """
-    values = np.concatenate([part for each in methods for part in each.values.values()])
+    values = np.concatenate([part for method in methods for part in method.values.values()])
     finite = values[np.isfinite(values)]
     low, high = float(finite.min()), float(finite.max())
-    return (max(low, LEAST), max(high, LEAST)) if name in POSITIVE else (low, high)
-
-
-def _extent(methods: Sequence[Boxes], limits: tuple[float, float]) -> tuple[float, float]:
-    """From the lowest whisker to the highest."""
-    ends = [
-        np.quantile(np.clip(values, *limits), [0.05, 0.95])
-        for each in methods
-        for values in each.values.values()
-    ]
-    return float(min(each[0] for each in ends)), float(max(each[1] for each in ends))
+    return (max(low, LEAST), max(high, LEAST)) if score in POSITIVE else (low, high)
 
 
 # -- from results ---------------------------------------------------------------------------------
@@ -270,48 +216,38 @@ def _extent(methods: Sequence[Boxes], limits: tuple[float, float]) -> tuple[floa
 def histograms(results: Results) -> Figure:
     """Three scores of GEM-FI against each OOD set, by the first seed."""
     run = shown_row(results).first
-    panels = {
-        score: {
-            results.title(name): Pair(
-                group,
-                needed(results, run, ["test"], f"score/{score}"),
-                needed(results, run, [name], f"score/{score}"),
-            )
-            for name, group in group_of(results).items()
-        }
-        for score in HISTOGRAMS
-    }
-    return draw_histograms(panels)
+    sets = group_of(results)
+
+    def panel(score: str, name: str) -> Mirrored:
+        inside, outside = (
+            needed(results, run, [part], f"score/{score}") for part in ("test", name)
+        )
+        auroc = f"AUROC {metrics.auroc(inside, outside):.1f}"
+        return Mirrored(score, {ID: inside, sets[name]: outside}, auroc)
+
+    rows = {score_label(score): [panel(score, name) for name in sets] for score in HISTOGRAMS}
+    return draw_histograms(rows, [results.title(name) for name in sets])
 
 
 def boxes(results: Results) -> Figure:
     """Four scores of evidential methods on ID, near-OOD and far-OOD data, by the first seed."""
-    rows = shown_rows(results, BOX_METHODS)
     groups = set_groups(results)
     panels: dict[str, list[Boxes]] = {}
-    for score in BOXES:
-        found = [each for row in rows if (each := _score_boxes(results, row, score, groups))]
-        if found:
-            panels[score] = found
+    for row in shown_rows(results, BOX_METHODS):
+        for score in BOXES:
+            arrays = {
+                group: pooled(results, row.first, names, f"score/{score}")
+                for group, names in groups.items()
+            }
+            values = {group: array for group, array in arrays.items() if array is not None}
+            if len(values) == len(groups) and not constant(values.values()):
+                panels.setdefault(score, []).append(Boxes(row.label, row.color, values))
     if not panels:
         raise Unavailable(f"no run has one of the scores {', '.join(BOXES)}")
-    return draw_boxes(panels)
+    return draw_boxes({score: panels[score] for score in BOXES if score in panels})
 
 
-def _score_boxes(
-    results: Results, row: Shown, score: str, groups: Mapping[str, Sequence[str]]
-) -> Boxes | None:
-    """The boxes of a method; None if it has no such score, or one number throughout."""
-    found: dict[str, Floats] = {}
-    for group, names in groups.items():
-        values = pooled(results, row.first, names, f"score/{score}")
-        if values is None:
-            return None
-        found[group] = values
-    return None if constant(found.values()) else Boxes(row.label, row.color, found)
-
-
-ENTRIES: Final[Mapping[str, FigureEntry]] = {
+FIGURES: Final[Mapping[str, FigureEntry]] = {
     "hist-ood": FigureEntry(
         "Scores on ID and OOD data",
         "Three scores of GEM-FI (first seed), higher is more uncertain: rows are scores, columns "

@@ -16,7 +16,7 @@ from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from gemfi._drawing import MUTED, styled
+from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
 from gemfi_bench.figures.common import (
     FAMILY,
@@ -27,7 +27,6 @@ from gemfi_bench.figures.common import (
     FigureEntry,
     even_choice,
     needed,
-    noting,
     ood_groups,
     panel_title,
     shown_row,
@@ -43,11 +42,11 @@ FROZEN: Final = "identity"
 
 PERPLEXITY: Final = 30
 NEIGHBOURS: Final = 10
-_TEST: Final = "test"
 _MOST: Final = 400  # points of a group
-_Place = Literal["outside lower left", "outside lower right"]
 _WIDE: Final = 4.0  # inches that a line of a legend may have
 _NAMES: Final = 20  # that a legend may have
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Panel:
 
     title: str
     points: Floats
-    groups: npt.NDArray[np.int64]
+    groups: Ints
     names: Sequence[str]
     colors: Sequence[Any]
     purity: float
@@ -77,8 +76,7 @@ class Panel:
 def unit(features: Floats) -> Floats:
     """Rows on the unit sphere; a row of zeros stays."""
     norm = np.linalg.norm(features, axis=1, keepdims=True)
-    scaled: Floats = features / np.where(norm > 0, norm, 1.0)
-    return scaled
+    return np.asarray(features / np.where(norm > 0, norm, 1.0))
 
 
 def embedded(features: Floats, seed: int = 0) -> Floats:
@@ -97,7 +95,7 @@ def embedded(features: Floats, seed: int = 0) -> Floats:
     return points
 
 
-def purity(features: Floats, groups: npt.NDArray[np.int64], neighbours: int = NEIGHBOURS) -> float:
+def purity(features: Floats, groups: Ints, neighbours: int = NEIGHBOURS) -> float:
     """Share of each input's nearest others that are of its own group, in percent.
 
     Each group counts alike, whatever its size. It says in numbers, on the features themselves,
@@ -112,42 +110,10 @@ def purity(features: Floats, groups: npt.NDArray[np.int64], neighbours: int = NE
     search = NearestNeighbors(n_neighbors=count).fit(features)
     nearest = search.kneighbors(return_distance=False)  # (N, count), oneself left out
     same = (groups[nearest] == groups[:, None]).mean(axis=1)
-    return 100 * float(np.mean([same[groups == each].mean() for each in np.unique(groups)]))
+    return 100 * float(np.mean([same[groups == group].mean() for group in np.unique(groups)]))
 
 
-# -- panels from arrays ---------------------------------------------------------------------------
-
-
-def class_panel(
-    title: str, features: Floats, labels: npt.NDArray[np.int64], names: Sequence[str]
-) -> Panel:
-    """Test inputs by class.
-
-    Args:
-        title: of the panel.
-        features: (N, D).
-        labels: (N,).
-        names: of all classes.
-    """
-    cmap = colormaps["tab10" if len(names) <= 10 else "tab20"]
-    colors = [cmap(each % cmap.N) for each in range(len(names))]
-    groups = labels.astype(np.int64)
-    return Panel(title, embedded(features), groups, names, colors, purity(features, groups))
-
-
-def set_panel(title: str, features: Mapping[str, Floats]) -> Panel:
-    """Test and OOD inputs, by kind.
-
-    Args:
-        title: of the panel.
-        features: kind -> (N, D), a key of the colours above.
-    """
-    every = np.concatenate(list(features.values()))
-    groups = np.concatenate(
-        [np.full(len(each), number) for number, each in enumerate(features.values())]
-    )
-    colors = [GROUP_COLORS[name] for name in features]
-    return Panel(title, embedded(every), groups, list(features), colors, purity(every, groups))
+# -- drawing --------------------------------------------------------------------------------------
 
 
 def draw_panels(rows: Mapping[str, Sequence[Panel]], width: float = TEXT) -> Figure:
@@ -157,45 +123,43 @@ def draw_panels(rows: Mapping[str, Sequence[Panel]], width: float = TEXT) -> Fig
         rows: method -> its panels.
         width: of the figure, in inches.
     """
-    columns = len(next(iter(rows.values())))
-    side = (width - 0.3) / columns
+    first = next(iter(rows.values()))
+    side = (width - 0.3) / len(first)
     figure = Figure(figsize=(width, 0.45 + (side + 0.12) * len(rows)), layout="constrained")
-    axes = figure.subplots(len(rows), columns, squeeze=False)
+    axes = figure.subplots(len(rows), len(first), squeeze=False)
     for row, (method, panels) in enumerate(rows.items()):
         for column, panel in enumerate(panels):
-            _scatter(axes[row, column], panel)
+            _draw_points(axes[row, column], panel)
             title = panel.title if row == 0 else ""
-            panel_title(axes[row, column], row * columns + column, title)
+            panel_title(axes[row, column], row * len(first) + column, title)
         if len(rows) > 1:
             axes[row, 0].set_ylabel(method_label(method), fontsize=9.5, fontweight="bold")
-    first = next(iter(rows.values()))
-    _legend(figure, first[0], "outside lower left")
-    _legend(figure, first[-1], "outside lower right")
+    _add_legend(figure, first[0], "outside lower left")
+    _add_legend(figure, first[-1], "outside lower right")
     return figure
 
 
-def _scatter(axes: Axes, panel: Panel) -> None:
+def _draw_points(axes: Axes, panel: Panel) -> None:
     order = np.random.default_rng(0).permutation(len(panel.points))  # no group hides the others
-    colors = np.array([panel.colors[group] for group in panel.groups], dtype=object)
     x, y = panel.points[order].T
-    axes.scatter(x, y, s=6, c=list(colors[order]), linewidths=0, alpha=0.8)
-    axes.set(xticks=[], yticks=[])
+    colors = [panel.colors[group] for group in panel.groups[order]]
+    axes.scatter(x, y, s=6, c=colors, linewidths=0, alpha=0.8)
     low, high = panel.points.min(axis=0), panel.points.max(axis=0)
     middle, half = (low + high) / 2, 0.53 * (high - low).max()
     axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
-    axes.set_aspect("equal")
+    axes.set(xticks=[], yticks=[], aspect="equal")
     for spine in axes.spines.values():
-        spine.set_visible(True)
-        spine.set_color("#d5dae1")
-    told = f"{NEIGHBOURS}-NN {panel.purity:.1f} %"
-    behind = {"facecolor": "white", "alpha": 0.8, "pad": 1, "linewidth": 0}
+        spine.set(visible=True, color="#d5dae1")
     axes.text(
-        0.985, 0.02, told, ha="right", va="bottom", fontsize=SMALL, color=MUTED,
-        transform=axes.transAxes, bbox=behind,
+        0.985, 0.02, f"{NEIGHBOURS}-NN {panel.purity:.1f} %", ha="right", va="bottom",
+        fontsize=SMALL, color=MUTED, transform=axes.transAxes,
+        bbox={"facecolor": "white", "alpha": 0.8, "pad": 1, "linewidth": 0},
     )  # fmt: skip
 
 
-def _legend(figure: Figure, panel: Panel, place: _Place) -> None:
+def _add_legend(
+    figure: Figure, panel: Panel, place: Literal["outside lower left", "outside lower right"]
+) -> None:
     """Names of the groups, in two lines where one would be too long; none for very many."""
     if len(panel.names) > _NAMES:
         return
@@ -215,52 +179,54 @@ def _legend(figure: Figure, panel: Panel, place: _Place) -> None:
 
 
 def panels_of(results: Results, run: RunRecord) -> list[Panel]:
-    """Before and after normalisation, and ID against OOD.
+    """The classes before and after normalisation, and ID against OOD.
 
     Args:
         results: of a bench.
         run: with arrays.
     """
-    sets = results.arrays(run)
-    tested = sets.get(_TEST, {})
+    tested = results.arrays(run).get("test", {})
     if "features" not in tested or "label" not in tested:
         raise Unavailable(f"the arrays of {run.title} have no features of test data")
     features = tested["features"].astype(np.float64)
-    labels = tested["label"][: len(features)]
-    known = class_names(results.protocol.task)
-    names = known or [str(each) for each in range(tested["log_probs"].shape[1])]
+    labels = tested["label"][: len(features)].astype(np.int64)
+    names = class_names(results.protocol.task) or [
+        str(number) for number in range(tested["log_probs"].shape[1])
+    ]
+    cmap = colormaps["tab10" if len(names) <= 10 else "tab20"]
+    classes = names, [cmap(number % cmap.N) for number in range(len(names))]
+    sets = {ID: unit(features)}
+    for group, members in ood_groups(results).items():
+        joined = needed(results, run, members, "features")
+        sets[group] = unit(joined[even_choice(len(joined), _MOST)])
+    every = np.concatenate(list(sets.values()))
+    groups = np.repeat(np.arange(len(sets)), [len(part) for part in sets.values()])
+    kinds = list(sets), [GROUP_COLORS[group] for group in sets]
+
+    def panel(title: str, points: Floats, numbers: Ints, key: tuple[Any, Any]) -> Panel:
+        return Panel(title, embedded(points), numbers, *key, purity(points, numbers))
+
     return [
-        class_panel("before normalisation", features, labels, names),
-        class_panel("after normalisation", unit(features), labels, names),
-        set_panel("ID and OOD", {ID: unit(features)} | _outside(results, run)),
+        panel("before normalisation", features, labels, classes),
+        panel("after normalisation", unit(features), labels, classes),
+        panel("ID and OOD", every, groups, kinds),
     ]
 
 
-def _outside(results: Results, run: RunRecord) -> dict[str, Floats]:
-    """Unit-norm features of each kind of OOD data, an even choice of all its sets."""
-    found = {}
-    for kind, names in ood_groups(results).items():
-        joined = needed(results, run, names, "features")
-        found[kind] = unit(joined[even_choice(len(joined), _MOST)])
-    return found
-
-
-@styled()
 def tsne_ours(results: Results) -> Figure:
     """GEM-FI: one row of three."""
-    shown = shown_row(results)
-    return draw_panels({shown.method: panels_of(results, shown.first)})
+    row = shown_row(results)
+    return draw_panels({row.method: panels_of(results, row.first)})
 
 
-@styled()
 def tsne_family(results: Results) -> Figure:
     """The GEM family: a row a method; not where all of them see the same features."""
-    shown = [shown_row(results, name) for name in FAMILY]
-    if all(each.first.spec["backbone"] == FROZEN for each in shown):
+    rows = [shown_row(results, method) for method in FAMILY]
+    if all(row.first.spec["backbone"] == FROZEN for row in rows):
         raise Unavailable(
             "no backbone is trained: the features are the same for every method, as in tsne-fi"
         )
-    return draw_panels({each.method: panels_of(results, each.first) for each in shown})
+    return draw_panels({row.method: panels_of(results, row.first) for row in rows})
 
 
 _WHAT: Final = (
@@ -271,12 +237,9 @@ _WHAT: Final = (
     "(mean over groups). First seed; perplexity 30, started from the principal components, fixed "
     "random state. Distances between clusters mean nothing in t-SNE."
 )
-EMBEDDING_FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "tsne-fi": FigureEntry("Features of GEM-FI", f"GEM-FI: {_WHAT}", noting(tsne_ours)),
+FIGURES: Final[Mapping[str, FigureEntry]] = {
+    "tsne-fi": FigureEntry("Features of GEM-FI", f"GEM-FI: {_WHAT}", tsne_ours),
     "tsne-comparison": FigureEntry(
-        "Features of the GEM variants",
-        f"Rows: GEM-CORE, GEM-MIX, GEM-FI. {_WHAT}",
-        noting(tsne_family),
+        "Features of the GEM variants", f"Rows: GEM-CORE, GEM-MIX, GEM-FI. {_WHAT}", tsne_family
     ),
 }
-"""Label -> figure."""

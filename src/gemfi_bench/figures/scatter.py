@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from gemfi import metrics
-from gemfi._drawing import styled
 from gemfi.metrics import Floats
 from gemfi_bench.figures.common import (
     GROUP_COLORS,
@@ -22,13 +21,12 @@ from gemfi_bench.figures.common import (
     FigureEntry,
     even_choice,
     group_of,
+    log_axis,
     needed,
     panel_title,
     quantile_limits,
     shown_row,
 )
-from gemfi_bench.figures.distributions import LEAST, log_axis
-from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
 
 MOST: Final = 400
@@ -36,11 +34,7 @@ MOST: Final = 400
 
 CORRUPTED: Final = "corrupted"
 WRONG: Final = "wrong"
-_COLORS: Final[Mapping[str, str]] = dict(GROUP_COLORS) | {
-    CORRUPTED: "#b8860b",
-    WRONG: "#c0392b",
-}
-_ACROSS: Final = 3
+_COLORS: Final[Mapping[str, str]] = GROUP_COLORS | {CORRUPTED: "#b8860b", WRONG: "#c0392b"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,47 +52,46 @@ class Cloud:
     information: Floats
 
 
-@styled()
 def draw_scatter(panels: Mapping[str, tuple[Cloud, Cloud]]) -> Figure:
     """A panel a comparison, on common logarithmic axes.
 
     Args:
         panels: title -> the familiar inputs and the others.
     """
-    across = min(_ACROSS, len(panels)) if len(panels) != 4 else 4
+    across = 4 if len(panels) == 4 else min(3, len(panels))
     rows = -(-len(panels) // across)
     height = 2.0 if across < 4 else 1.75
     figure = Figure(figsize=(TEXT, 0.65 + height * rows), layout="constrained")
     axes = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True).ravel()
     clouds = [cloud for pair in panels.values() for cloud in pair]
     limits = [
-        _limits([getattr(cloud, name) for cloud in clouds]) for name in ("entropy", "information")
+        quantile_limits([values for values in axis if len(values)], 0.01, log=True)
+        for axis in ([c.entropy for c in clouds], [c.information for c in clouds])
     ]
     for index, (title, pair) in enumerate(panels.items()):
         for cloud in pair:
-            _points(axes[index], cloud, limits)
-        _framed(axes[index], pair, limits)
+            _draw_points(axes[index], cloud, limits)
+        _finish(axes[index], pair, limits)
         panel_title(axes[index], index, title, pad=13)
     for empty in axes[len(panels) :]:
         empty.set_axis_off()
     figure.supxlabel("entropy, nats", fontsize=8.5)
     figure.supylabel("mutual information, nats", fontsize=8.5)
-    kinds = dict.fromkeys(cloud.kind for cloud in clouds)
+    handles = [
+        Line2D(
+            [], [], linestyle="", marker="x" if kind == WRONG else "o", markersize=4,
+            color=_COLORS[kind], label=kind,
+        )
+        for kind in dict.fromkeys(cloud.kind for cloud in clouds)
+    ]  # fmt: skip
     figure.legend(
-        handles=[_handle(kind) for kind in kinds], loc="outside upper center", ncols=len(kinds),
-        handletextpad=0.1, columnspacing=1.2,
+        handles=handles, loc="outside upper center", ncols=len(handles), handletextpad=0.1,
+        columnspacing=1.2,
     )  # fmt: skip
     return figure
 
 
-def _limits(values: Sequence[Floats]) -> tuple[float, float]:
-    """Of a logarithmic axis, from the 1 % to the 99 % quantile of each set."""
-    logs = [np.log10(np.maximum(each, LEAST)) for each in values if len(each)]
-    low, high = quantile_limits(logs, 0.01)
-    return 10**low, 10**high
-
-
-def _points(axes: Axes, cloud: Cloud, limits: Sequence[tuple[float, float]]) -> None:
+def _draw_points(axes: Axes, cloud: Cloud, limits: Sequence[tuple[float, float]]) -> None:
     """An even choice of the points; those beyond the axes are drawn on their edge."""
     rows = even_choice(len(cloud.entropy), MOST)
     x = np.clip(cloud.entropy[rows], *limits[0])
@@ -111,45 +104,36 @@ def _points(axes: Axes, cloud: Cloud, limits: Sequence[tuple[float, float]]) -> 
     )  # fmt: skip
 
 
-def _framed(axes: Axes, pair: tuple[Cloud, Cloud], limits: Sequence[tuple[float, float]]) -> None:
+def _finish(axes: Axes, pair: tuple[Cloud, Cloud], limits: Sequence[tuple[float, float]]) -> None:
     log_axis(axes, "x", limits[0])
     log_axis(axes, "y", limits[1])
     axes.set(xlim=limits[0], ylim=limits[1])
     axes.tick_params(labelsize=SMALL)
-    if all(len(cloud.entropy) for cloud in pair):
-        inside, outside = pair
-        areas = (
-            metrics.auroc(inside.entropy, outside.entropy),
-            metrics.auroc(inside.information, outside.information),
-        )
-        axes.text(
-            0.0, 1.03, f"AUROC: entropy {areas[0]:.1f}, MI {areas[1]:.1f}", va="bottom",
-            transform=axes.transAxes, fontsize=6.5,
-        )  # fmt: skip
-
-
-def _handle(kind: str) -> Line2D:
-    return Line2D(
-        [], [], linestyle="", marker="x" if kind == WRONG else "o", markersize=4,
-        color=_COLORS[kind], label=kind,
-    )  # fmt: skip
-
-
-# -- from results ---------------------------------------------------------------------------------
+    inside, outside = pair
+    if len(inside.entropy) and len(outside.entropy):
+        entropy = metrics.auroc(inside.entropy, outside.entropy)
+        information = metrics.auroc(inside.information, outside.information)
+        text = f"AUROC: entropy {entropy:.1f}, MI {information:.1f}"
+        axes.text(0.0, 1.03, text, va="bottom", transform=axes.transAxes, fontsize=6.5)
 
 
 def scatter(results: Results) -> Figure:
     """GEM-FI by its first seed: each OOD set, all corruptions together, right and wrong."""
     run = shown_row(results).first
     sets = results.arrays(run)
-    inside = _cloud(results, run, ID, ["test"])
-    panels: dict[str, tuple[Cloud, Cloud]] = {
-        f"ID and {results.title(name)}": (inside, _cloud(results, run, group, [name]))
+
+    def cloud(kind: str, names: Sequence[str]) -> Cloud:
+        keys = ("score/entropy", "score/mutual_information")
+        return Cloud(kind, *(needed(results, run, names, key) for key in keys))
+
+    inside = cloud(ID, ["test"])
+    panels = {
+        f"ID and {results.title(name)}": (inside, cloud(group, [name]))
         for name, group in group_of(results).items()
     }
     shifted = [name for name in sets if name.startswith("shift/")]
     if shifted:
-        panels["ID and corrupted"] = inside, _cloud(results, run, CORRUPTED, shifted)
+        panels["ID and corrupted"] = inside, cloud(CORRUPTED, shifted)
     right = sets["test"]["prediction"] == sets["test"]["label"]
     panels["ID: right and wrong"] = (
         Cloud(ID, inside.entropy[right], inside.information[right]),
@@ -158,15 +142,7 @@ def scatter(results: Results) -> Figure:
     return draw_scatter(panels)
 
 
-def _cloud(results: Results, run: RunRecord, kind: str, names: Sequence[str]) -> Cloud:
-    return Cloud(
-        kind,
-        needed(results, run, names, "score/entropy"),
-        needed(results, run, names, "score/mutual_information"),
-    )
-
-
-ENTRIES: Final[Mapping[str, FigureEntry]] = {
+FIGURES: Final[Mapping[str, FigureEntry]] = {
     "entropy-mi-scatter": FigureEntry(
         "Entropy and mutual information",
         "Entropy of the predictive distribution against the total mutual information (between "

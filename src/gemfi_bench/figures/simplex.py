@@ -21,17 +21,18 @@ from matplotlib.ticker import LogLocator, NullLocator
 from scipy import special
 
 from gemfi import scores
-from gemfi._drawing import INK, MUTED, styled
+from gemfi._drawing import INK, MUTED
 from gemfi.belief import Belief
 from gemfi.data.registry.load import data_set
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
 from gemfi_bench.figures.common import (
     FAMILY,
+    FAR,
+    NEAR,
     TEXT,
     FigureEntry,
-    Shown,
-    noting,
+    MethodRuns,
     shown_rows,
 )
 from gemfi_bench.record_file import RunRecord
@@ -39,7 +40,6 @@ from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
 from gemfi_bench.unavailable import Unavailable
 
-_TEST: Final = "test"
 _TINY: Final = float(np.finfo(np.float64).tiny)
 _HEIGHT: Final = math.sqrt(3) / 2
 _PIXELS: Final = 360
@@ -137,12 +137,6 @@ def simplex_pixels(pixels: int = _PIXELS) -> tuple[Floats, npt.NDArray[np.bool_]
     return weights[inside], inside
 
 
-def on_plane(weights: Floats) -> Floats:
-    """Barycentric coordinates (..., 3) as points of the plane (..., 2)."""
-    points: Floats = weights @ _CORNERS
-    return points
-
-
 # -- drawing --------------------------------------------------------------------------------------
 
 
@@ -155,7 +149,9 @@ def draw_simplices(columns: Sequence[Column], width: float = TEXT) -> Figure:
     """
     methods = list(columns[0].beliefs)
     side = (width - 0.9) / len(columns)
-    top = 0.6 if any(map(_is_picture, columns)) else 0.06  # of features there is nothing to see
+    top = (
+        0.6 if any(_is_picture(column) for column in columns) else 0.06
+    )  # of features there is nothing to see
     figure = Figure(
         figsize=(width, 0.9 + side * (0.02 + top + 1.12 * len(methods))), layout="constrained"
     )
@@ -164,43 +160,39 @@ def draw_simplices(columns: Sequence[Column], width: float = TEXT) -> Figure:
         gridspec_kw={"height_ratios": (top, *[1.08] * len(methods))},
     )  # fmt: skip
     for panels, column in zip(axes.T, columns, strict=True):
-        _picture(panels[0], column)
+        _draw_picture(panels[0], column)
         for panel, method in zip(panels[1:], methods, strict=True):
-            drawn = _triangle(panel, column, column.beliefs[method])
+            image = _draw_triangle(panel, column, column.beliefs[method])
     for row, method in enumerate(methods, start=1):
         axes[row, 0].set_ylabel(method_label(method), fontsize=9.5, fontweight="bold", labelpad=8)
-    _bar(figure, drawn, axes)
-    return figure
-
-
-def _bar(figure: Figure, drawn: AxesImage, axes: npt.NDArray[Any]) -> None:
     bar = figure.colorbar(
-        drawn, ax=axes[1:], location="right", aspect=45, pad=0.01, extend="both", extendfrac=0.02
+        image, ax=axes[1:], location="right", aspect=45, pad=0.01, extend="both", extendfrac=0.02
     )
     bar.set_label("density, relative to the uniform one")
     bar.ax.yaxis.set_major_locator(LogLocator())
     bar.ax.yaxis.set_minor_locator(NullLocator())
     bar.outline.set_visible(False)
-    mean = Line2D(
-        [], [], linestyle="", marker="o", markersize=6, markerfacecolor="none",
-        markeredgecolor=INK, label="mean of a component, larger with its weight",
-    )  # fmt: skip
-    corner = Line2D(
-        [], [], linestyle="", marker="o", markersize=6, markeredgewidth=0, color=_CORNER_COLOR,
-        label=f"mass at a corner, p > {CORNER:g}",
-    )  # fmt: skip
-    figure.legend(handles=[mean, corner], loc="outside lower center", ncols=2)
+    ring = {"markerfacecolor": "none", "markeredgecolor": INK}
+    disc = {"markeredgewidth": 0, "color": _CORNER_COLOR}
+    handles = [
+        Line2D([], [], linestyle="", marker="o", markersize=6, label=label, **style)
+        for label, style in (
+            ("mean of a component, larger with its weight", ring),
+            (f"mass at a corner, p > {CORNER:g}", disc),
+        )
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure
 
 
 def _is_picture(column: Column) -> bool:
     return column.picture.ndim == 3 and column.picture.shape[0] in (1, 3)
 
 
-def _picture(axes: Axes, column: Column) -> None:
+def _draw_picture(axes: Axes, column: Column) -> None:
     axes.set_title(column.title.replace(": ", ":\n"), fontsize=8.5, fontweight="normal")
     axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     picture = column.picture
     if not _is_picture(column):
         return
@@ -212,20 +204,20 @@ def _picture(axes: Axes, column: Column) -> None:
     axes.imshow(shown.squeeze(-1) if options else shown, vmin=0, vmax=1, **options)
 
 
-def _triangle(axes: Axes, column: Column, belief: Belief) -> AxesImage:
+def _draw_triangle(axes: Axes, column: Column, belief: Belief) -> AxesImage:
     numbers = [number for number, _ in column.classes]
     points, inside = simplex_pixels()
     values = np.full(inside.shape, np.nan)
     # what is beyond the colours is drawn as their ends, and must not overflow before
     values[inside] = np.exp(np.clip(log_density(belief, numbers, points), -50, 50))
-    drawn = axes.imshow(
+    image = axes.imshow(
         values, cmap=_CMAP, norm=LogNorm(*_LIMITS), extent=(0, 1, 0, _HEIGHT), origin="lower",
         interpolation="nearest", zorder=1,
     )  # fmt: skip
     edge = Polygon(_CORNERS, closed=True, fill=False, edgecolor=MUTED, linewidth=0.9, zorder=2)
     axes.add_patch(edge)
-    drawn.set_clip_path(edge)
-    _means(axes, belief, numbers)
+    image.set_clip_path(edge)
+    _draw_means(axes, belief, numbers)
     for (_, name), at, place in zip(
         column.classes, _NAMES_AT, ("left", "right", "center"), strict=True
     ):
@@ -233,12 +225,11 @@ def _triangle(axes: Axes, column: Column, belief: Belief) -> AxesImage:
     axes.text(0.5, -0.15, _annotation(belief), fontsize=7, ha="center", va="top")
     axes.set(xlim=(-0.1, 1.1), ylim=(-0.35, _HEIGHT + 0.17), aspect="equal")
     axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    return drawn
+    axes.spines[:].set_visible(False)
+    return image
 
 
-def _means(axes: Axes, belief: Belief, classes: Sequence[int]) -> None:
+def _draw_means(axes: Axes, belief: Belief, classes: Sequence[int]) -> None:
     """A ring at the mean of each component, a disc at each corner; areas are weights and masses."""
     mass = corner_mass(belief, classes)
     axes.scatter(
@@ -247,7 +238,7 @@ def _means(axes: Axes, belief: Belief, classes: Sequence[int]) -> None:
     gated = belief.gated()
     log_p = gated.log_p[0, :, list(classes)]
     weights = torch.softmax(log_p.double(), dim=-1).numpy()  # renormalised (K, 3)
-    x, y = on_plane(weights).T
+    x, y = (weights @ _CORNERS).T
     size = 10 + 60 * gated.log_weight[0].exp().numpy()
     axes.scatter(x, y, s=size, facecolors="none", edgecolors="white", linewidths=2.0, zorder=3)
     axes.scatter(x, y, s=size, facecolors="none", edgecolors=INK, linewidths=0.9, zorder=4)
@@ -270,70 +261,68 @@ def _number(value: float) -> str:
 # -- from records ---------------------------------------------------------------------------------
 
 
-@styled()
 def dirichlet_comparison(results: Results) -> Figure:
     """The GEM family on the surest and the least sure test input, and on one of each OOD kind."""
-    shown = shown_rows(results, FAMILY)
-    absent = set(FAMILY) - {each.method for each in shown}
+    rows = shown_rows(results, FAMILY)
+    absent = set(FAMILY) - {row.method for row in rows}
     if absent:
         missing = ", ".join(method_label(name) for name in FAMILY if name in absent)
         raise Unavailable(f"no run of {missing} is here with its arrays")
-    runs = _same_seed(results, shown)
-    beliefs = {name: example_beliefs(results, run, _TEST) for name, run in runs.items()}
-    if next(iter(beliefs.values())).log_p.shape[-1] < 3:
+    runs = _same_seed(results, rows)
+    beliefs = [example_beliefs(results, run, "test") for run in runs.values()]
+    if beliefs[0].log_p.shape[-1] < 3:
         raise Unavailable("a simplex needs three classes, and this task has two")
-    surest, least = extremes(list(beliefs.values()))
-    chosen = {f"test {surest + 1}: surest": (_TEST, surest)}
-    chosen |= {f"test {least + 1}: least sure": (_TEST, least)}
-    for kind, names in (("near OOD", results.protocol.near), ("far OOD", results.protocol.far)):
-        there = [name for name in names if not results.is_absent(name)]
-        chosen |= {f"{kind}: {results.title(name)}": (name, 0) for name in there[:1]}
+    surest, least = extremes(beliefs)
+    chosen = {f"test {surest + 1}: surest": ("test", surest)}
+    chosen |= {f"test {least + 1}: least sure": ("test", least)}
+    for kind, names in ((NEAR, results.protocol.near), (FAR, results.protocol.far)):
+        here = [name for name in names if not results.is_absent(name)]
+        chosen |= {f"{kind}: {results.title(name)}": (name, 0) for name in here[:1]}
     columns = [_column(results, runs, title, *place) for title, place in chosen.items()]
     return draw_simplices(columns)
 
 
-def _same_seed(results: Results, shown: Sequence[Shown]) -> dict[str, RunRecord]:
+def _same_seed(results: Results, rows: Sequence[MethodRuns]) -> dict[str, RunRecord]:
     """The runs of the first seed that every method has."""
-    by_seed = {
-        each.method: {
-            seed: run for seed, run in results.by_seed(each.row).items() if results.has_arrays(run)
-        }
-        for each in shown
-    }
-    common = [
-        seed for seed in next(iter(by_seed.values())) if all(seed in b for b in by_seed.values())
+    by_seed = [
+        {seed: run for seed, run in results.by_seed(row.row).items() if results.has_arrays(run)}
+        for row in rows
     ]
-    if not common:
-        raise Unavailable("the GEM variants have no seed in common")
-    return {name: runs[common[0]] for name, runs in by_seed.items()}
+    for seed in by_seed[0]:
+        if all(seed in runs for runs in by_seed):
+            return {row.method: runs[seed] for row, runs in zip(rows, by_seed, strict=True)}
+    raise Unavailable("the GEM variants have no seed in common")
 
 
 def example_beliefs(results: Results, run: RunRecord, name: str) -> Belief:
     """The belief on the first inputs of a set, as the arrays of a run hold it."""
     arrays = results.arrays(run).get(name, {})
 
-    def tensor(key: str) -> torch.Tensor | None:
-        found = arrays.get(f"example/{key}")
-        return None if found is None else torch.from_numpy(found).double()
-
-    log_p, log_weight = tensor("log_p"), tensor("log_weight")
-    log_evidence = tensor("log_evidence")
-    if log_p is None or log_weight is None or log_evidence is None:
+    fields = {
+        field: torch.from_numpy(arrays[f"example/{field}"]).double()
+        for field in ("log_p", "log_weight", "log_evidence", "log_gate", "log_rho")
+        if f"example/{field}" in arrays
+    }
+    if not {"log_p", "log_weight", "log_evidence"} <= set(fields):
         raise Unavailable(f"the arrays of {run.title} have no examples of {name} with evidence")
     return Belief(
-        log_p, log_weight, log_evidence, log_gate=tensor("log_gate"), log_rho=tensor("log_rho")
+        fields["log_p"],
+        fields["log_weight"],
+        fields["log_evidence"],
+        log_gate=fields.get("log_gate"),
+        log_rho=fields.get("log_rho"),
     )
 
 
 def extremes(beliefs: Sequence[Belief]) -> tuple[int, int]:
     """Of the inputs that all methods saw: of the least and the greatest mean entropy."""
-    entropy = torch.stack([scores.entropy(each) for each in beliefs]).mean(dim=0)
+    entropy = torch.stack([scores.entropy(belief) for belief in beliefs]).mean(dim=0)
     return int(entropy.argmin()), int(entropy.argmax())
 
 
 def top_classes(beliefs: Sequence[Belief]) -> list[int]:
     """The three classes of the greatest mean probability, of beliefs on one input."""
-    mean = torch.stack([each.probs()[0] for each in beliefs]).mean(dim=0)
+    mean = torch.stack([belief.probs()[0] for belief in beliefs]).mean(dim=0)
     order: list[int] = mean.argsort(descending=True, stable=True)[:3].tolist()
     return order
 
@@ -348,7 +337,7 @@ def _column(
     return Column(
         title=title,
         picture=results.arrays(first)[name]["example/input"][index],
-        classes=[(each, names[each] if each < len(names) else str(each)) for each in classes],
+        classes=[(c, names[c] if c < len(names) else str(c)) for c in classes],
         beliefs=beliefs,
     )
 
@@ -361,7 +350,7 @@ def class_names(task: str) -> tuple[str, ...]:
         return ()
 
 
-SIMPLEX_FIGURES: Final[Mapping[str, FigureEntry]] = {
+FIGURES: Final[Mapping[str, FigureEntry]] = {
     "dirichlet-comp": FigureEntry(
         "Dirichlet geometry of the GEM variants",
         "What GEM-CORE, GEM-MIX and GEM-FI believe of the same inputs: of the first sixteen test "
@@ -373,7 +362,6 @@ SIMPLEX_FIGURES: Final[Mapping[str, FigureEntry]] = {
         "with its weight; discs: the mass at a corner, where one probability is above 0.99, which "
         "the density inside cannot show. S: total evidence Σ π α0 with gate and density scaler; "
         "vacuity: C/(C + S). One run each, of the first common seed.",
-        noting(dirichlet_comparison),
+        dirichlet_comparison,
     )
 }
-"""Label -> figure."""

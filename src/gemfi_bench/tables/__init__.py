@@ -1,19 +1,18 @@
 """Every table of the paper from the records of a benchmark, and a few of our own.
 
 A table is a function from `Results` to a `Table`; it raises `Unavailable` with the reason where the
-records do not hold what it needs.
+records do not hold what it needs. Most are declared: rows (`Source`), columns with what makes their
+cells (`Field`), and notes; see `common.py`.
 
 | file | holds |
 |---|---|
-| `common.py`, `labels.py` | rows, cells and notes; how rows are called |
-| `arrays.py`, `intervals.py` | numbers from the arrays of a run; how sure they are |
-| `detection.py`, `by_score.py`, `shift.py` | OOD detection by method, by score, under corruption |
-| `chosen.py` | OOD detection by the score that OOD-validation data choose |
-| `classification.py`, `calibration.py` | accuracy and calibration; temperature scaling |
-| `ablation.py`, `sweeps.py` | switches; λ, K, outliers and ρ |
-| `energy.py`, `heads.py` | diagnostics of energy, gate, heads and router |
-| `parameterisation.py`, `hyper_parameters.py`, `related.py`, `notation.py` | what the methods are |
-| `overhead.py` | what they cost |
+| `common.py`, `labels.py` | sources, fields, numbers from arrays, notes; how rows are called |
+| `detection.py` | OOD detection by method, by score, by chosen score, under corruption |
+| `classification.py` | accuracy and calibration; temperature scaling |
+| `sweeps.py` | GEM-FI by switches, λ, K and outliers |
+| `diagnostics.py` | energy, gate, heads and router, from the arrays |
+| `formulas.py`, `settings.py` | what the methods are |
+| `cost.py` | what they cost |
 """
 
 from __future__ import annotations
@@ -23,20 +22,12 @@ from types import MappingProxyType
 from typing import Final
 
 from gemfi_bench.tables import (
-    ablation,
-    by_score,
-    calibration,
-    chosen,
     classification,
+    cost,
     detection,
-    energy,
-    heads,
-    hyper_parameters,
-    notation,
-    overhead,
-    parameterisation,
-    related,
-    shift,
+    diagnostics,
+    formulas,
+    settings,
     sweeps,
 )
 from gemfi_bench.tables.common import Maker
@@ -45,30 +36,30 @@ TABLES: Final[Mapping[str, Maker]] = MappingProxyType(
     {
         "table2": detection.ood_aupr,
         "table3": classification.classification,
-        "table5": ablation.paper_settings,
-        "table5-ours": ablation.our_settings,
-        "notation-summary": notation.notation,
-        "related_work_comparison": related.related_work,
-        "table1": parameterisation.dirichlet,
-        "hparams": hyper_parameters.hyper_parameters,
+        "table5": sweeps.paper_settings,
+        "table5-ours": sweeps.our_settings,
+        "notation-summary": formulas.notation,
+        "related_work_comparison": settings.related_work,
+        "table1": formulas.dirichlet,
+        "hparams": settings.hyper_parameters,
         "table2b": detection.ood_auroc,
-        "ood_chosen": chosen.by_validation,
-        "shift_detection_corruptions": shift.corruptions,
-        "table13-cifar10": calibration.comparison,
-        "ts_calibration": calibration.effect_on_gem,
-        "ood_aupr_auroc": by_score.dataset_shift,
+        "ood_chosen": detection.by_validation,
+        "shift_detection_corruptions": detection.corruptions,
+        "table13-cifar10": classification.temperature_scaling,
+        "ts_calibration": classification.scaling_of_gem,
+        "ood_aupr_auroc": detection.by_score,
         "lambda_fi_appendix": sweeps.fisher,
         "lambda_kl_appendix": sweeps.kl,
         "gemfi_k_cifar": sweeps.components,
         "fair_vos_appendix": sweeps.fair_outliers,
         "vos_replace_appendix": sweeps.noise_for_vos,
-        "rho_one_appendix": sweeps.rho_one,
-        "energy_support_corr_appendix": energy.energy_support,
-        "energy_bins_appendix": energy.energy_deciles,
-        "gate_correlations": energy.gate_correlations,
-        "head_diversity_appendix": heads.diversity,
-        "routing_specialization_appendix": heads.routing,
-        "overhead": overhead.overhead,
+        "rho_one_appendix": detection.rho_one,
+        "energy_support_corr_appendix": diagnostics.energy_support,
+        "energy_bins_appendix": diagnostics.energy_deciles,
+        "gate_correlations": diagnostics.gate_correlations,
+        "head_diversity_appendix": diagnostics.diversity,
+        "routing_specialization_appendix": diagnostics.routing,
+        "overhead": cost.overhead,
     }
 )
 """Label of the paper -> what makes the table; `table5-ours`, `ood_chosen`, `gate_correlations` are

@@ -1,99 +1,291 @@
-"""OOD detection by method: AUPR (table2) and AUROC (table2b)."""
+"""OOD detection: by method, by score, by the score that validation chooses, under corruption."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from gemfi import metrics
 from gemfi.detectors import DETECTORS
 from gemfi.methods import METHODS
-from gemfi_bench.results import Results
+from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE, score_label
+from gemfi_bench.choice import chosen
+from gemfi_bench.record_file import RunRecord
+from gemfi_bench.results import Pick, Results, data_title, of_shift, of_test
 from gemfi_bench.style import detector_label
-from gemfi_bench.table import Cell, Column, Row, Table
 from gemfi_bench.tables.common import (
     ID_POSITIVE,
     KINDS,
-    Origin,
+    NOT_RUN,
+    Field,
+    Source,
+    both_settings,
     contestants,
-    detection_cells,
-    detection_columns,
     make_table,
-    of_ood,
+    number_field,
+    ood_fields,
     require_outside,
     score_names,
 )
 from gemfi_bench.tables.labels import OF_PROBABILITY
+from gemfi_bench.tabular import Cell, Column, Table, Value
+from gemfi_bench.unavailable import Unavailable
 
 _VENUES: Final = {
     "Expert Systems with Applications": "ESWA",
     "Machine Vision and Applications": "MVA",
 }
 
+# -- by method ------------------------------------------------------------------------------------
+
 
 def ood_aupr(results: Results) -> Table:
     """OOD detection by method, AUPR."""
-    return _table(results, "table2", "aupr_id", "AUPR", ID_POSITIVE)
+    return _by_method(results, "table2", "aupr_id", "AUPR", ID_POSITIVE)
 
 
 def ood_auroc(results: Results) -> Table:
     """OOD detection by method, AUROC."""
     note = "AUROC: an OOD input has a higher score than an ID input, ties counting half."
-    return _table(results, "table2b", "auroc", "AUROC", note)
+    return _by_method(results, "table2b", "auroc", "AUROC", note)
 
 
-def _table(results: Results, label: str, metric: str, head: str, note: str) -> Table:
-    require_outside(results)
+def _by_method(results: Results, label: str, metric: str, head: str, note: str) -> Table:
+    def cell(source: Source, name: str, kind: str) -> Cell:
+        if source.detector and kind != detector_kind(source.score):
+            return None
+        return source.ood(name, source.score or kind, metric)
+
+    fields = [Field(Column("Venue"), _venue), *ood_fields(results, KINDS, cell)]
     sources = contestants(results)
-    columns = [Column("Venue"), *detection_columns(results)]
-    baselines = [_row(results, each, metric) for each in sources if not each.ours]
-    detectors, fitted_on = _detectors(results, sources, metric)
-    gem = [_row(results, each, metric) for each in sources if each.ours]
-    notes = [note, score_names(results, sources)]
-    if detectors:
-        probable = ", ".join(
-            detector_label(name)
-            for name in OF_PROBABILITY
-            if any(name in run.detectors for source in sources for run in source.runs(results))
+    detectors = [
+        replace(
+            source,
+            name=f"{source.name} + {detector_label(name)}",
+            ours=False,
+            score=name,
+            detector=True,
         )
+        for source in sources
+        for name in DETECTORS
+        if any(name in run.detectors for run in source.runs)
+    ]
+    notes = [note, score_names(sources)]
+    if detectors:
+        hosts = dict.fromkeys(detector.row for detector in detectors)
+        on = ", ".join(source.name for source in sources if source.row in hosts)
+        known = {detector.score for detector in detectors}
+        probable = ", ".join(detector_label(name) for name in OF_PROBABILITY if name in known)
         notes.append(
-            f"Post-hoc detectors (on {', '.join(fitted_on)}) have one score each: those of a "
+            f"Post-hoc detectors (on {on}) have one score each: those of a "
             f"probability ({probable or 'none here'}) are under Alea., the others under Epis."
         )
+    baselines = [source for source in sources if not source.ours]
+    gem = [source for source in sources if source.ours]
     title = f"OOD detection: {head} of aleatoric and epistemic uncertainty"
-    rows = [*baselines, *detectors, *gem]
-    return make_table(results, label, title, columns, rows, notes, sources=sources)
+    return make_table(results, label, title, [*baselines, *detectors, *gem], fields, notes)
 
 
-def _row(results: Results, source: Origin, metric: str) -> Row:
-    info = METHODS[results.method(source.row)].info
-    cells = detection_cells(results, source, metric)
-    return source.to_row(results, [venue(info.venue, info.year), *cells])
+def detector_kind(name: str) -> str:
+    """The kind of uncertainty that the one score of a detector stands under."""
+    return "aleatoric" if name in OF_PROBABILITY else "epistemic"
 
 
-def _detectors(results: Results, sources: list[Origin], metric: str) -> tuple[list[Row], list[str]]:
-    """A row for each detector, and the methods on whose runs they were fitted."""
-    rows, on = [], []
-    for source in sources:
-        known = {name for run in source.runs(results) for name in run.detectors}
-        if known:
-            on.append(source.name)
-        for name in [each for each in DETECTORS if each in known]:
-            shown = f"{source.name} + {detector_label(name)}"
-            rows.append(_detector_row(results, source, shown, name, metric))
-    return rows, on
+def _venue(source: Source) -> str:
+    """Where the method was published, as the paper writes it: `NeurIPS18`."""
+    info = (DETECTORS[source.score] if source.detector else METHODS[source.method]).info
+    return f"{_VENUES.get(info.venue, info.venue)}{info.year % 100:02d}"
 
 
-def _detector_row(results: Results, source: Origin, shown: str, name: str, metric: str) -> Row:
-    kind = "aleatoric" if name in OF_PROBABILITY else "epistemic"
-    cells: list[Cell] = [
-        of_ood(results, source, each, name, metric, detector=True) if kind == column else None
-        for each in results.ood_sets
-        for column in KINDS
+# -- by score -------------------------------------------------------------------------------------
+
+SCORES: Final = {
+    "max_prob": "MaxP (1 − max p)",
+    "evidence": "α0 (evidence, with ρ)",
+    "energy": "Energy (learned)",
+    "entropy": "Entropy",
+    "disagreement": "MI as JSD of the heads",
+    "mutual_information": "MI, total",
+    "unfamiliarity": "Unfamiliarity",
+    "bare_evidence": "α0 with ρ = 1",
+    "density": "Density (−log p(z))",
+    "logit_energy": "Energy of the logits",
+}
+"""Score -> its row: those of the paper, then ours."""
+
+
+def by_score(results: Results) -> Table:
+    """AUPR and AUROC of each score of GEM-FI on each OOD set."""
+    heads = {"aupr_id": "AUPR", "aupr_ood": "AUPR, OOD+", "auroc": "AUROC"}
+    fields = ood_fields(
+        results, heads, lambda source, name, metric: source.ood(name, source.score, metric)
+    )
+    sources = both_settings(results, "GEM-FI", "GEM-FI, paper's settings")
+    accuracies = [(source.name, source.number(of_test("accuracy"))) for source in sources]
+    notes = (
+        "The paper's table has the scores as columns. " + ID_POSITIVE + " OOD+ is with OOD "
+        "positive.",
+        (
+            "MI: the paper's formula mixes gated and ungated entropies and can be negative; here "
+            "it is the Jensen-Shannon divergence of the heads, and that plus the heads' own MI "
+            "(total)."
+        ),
+        *(
+            f"Test accuracy of {name}: {value.mean:.2f}."
+            for name, value in accuracies
+            if isinstance(value, Value)
+        ),
+    )
+    title = "OOD detection of GEM-FI by score"
+    rows = [
+        replace(source, name=name, score=score)
+        for source in sources
+        for score, name in SCORES.items()
     ]
-    info = DETECTORS[name].info
-    method = results.method(source.row)
-    return Row(shown, (venue(info.venue, info.year), *cells), method)
+    return make_table(results, "ood_aupr_auroc", title, rows, fields, notes, stub="Score")
 
 
-def venue(name: str, year: int) -> str:
-    """As the paper writes it, `NeurIPS18`."""
-    return f"{_VENUES.get(name, name)}{year % 100:02d}"
+def rho_one(results: Results) -> Table:
+    """Evidence with and without the density scaler, of the same runs."""
+
+    def cell(source: Source, name: str, kind: str) -> Cell:
+        return source.ood(name, source.score if kind == "epistemic" else "max_prob", "aupr_id")
+
+    fields = ood_fields(results, KINDS, cell, marked=("epistemic",))
+    notes = (
+        (
+            "ρ is fitted after training and scales α0 alone, so that both rows are of the same "
+            "runs and Alea. (1 − max p) cannot differ; in the paper it does, by 1.8."
+        ),
+        "Epis. is the evidence score in all rows: −log α0, with log ρ and without.",
+        ID_POSITIVE,
+    )
+    names = {"evidence": "GEM-FI with ρ(z)", "bare_evidence": "GEM-FI with ρ(z) = 1"}
+    rows = [
+        replace(source, name=name, score=score)
+        for source in both_settings(results, "Settings here", "Paper's settings")
+        for score, name in names.items()
+    ]
+    title = "GEM-FI with and without the density scaler"
+    return make_table(results, "rho_one_appendix", title, rows, fields, notes, stub="Model")
+
+
+# -- by the score that validation chooses ---------------------------------------------------------
+
+
+def by_validation(results: Results) -> Table:
+    """Each method with its best score on OOD-validation data, on the OOD test sets."""
+    require_outside(results)
+    tuning = _tuning(results)
+    rows, facts = [], {}
+    for source in contestants(results):
+        for detector in (False, True):
+            if detector and not any(run.detectors for run in source.runs):
+                continue
+            row = replace(source, detector=detector)
+            if source.runs:
+                choice = chosen(results, source.row, source.group, detector=detector)
+                name = f"{source.name} + detector" if detector else source.name
+                row = replace(row, name=name, score=choice.name)
+                value = Value.of(list(choice.aurocs.values()), list(choice.aurocs))
+                facts[row] = (choice.label, str(choice.among), value)
+            rows.append(row)
+
+    def fact(index: int) -> Callable[[Source], Cell]:
+        return lambda source: facts[source][index] if source in facts else NOT_RUN
+
+    def cell(source: Source, name: str, metric: str) -> Cell:
+        return source.ood(name, source.score, metric) if source in facts else NOT_RUN
+
+    fields = [
+        Field(Column("Score"), fact(0)),
+        Field(Column("of"), fact(1)),
+        Field(Column("AUROC", tuning, "high"), fact(2)),
+        *ood_fields(results, {"aupr_id": "AUPR", "auroc": "AUROC"}, cell),
+    ]
+    notes = [
+        (
+            "Every method has the one of its scores with the highest mean AUROC over its runs on "
+            "OOD-validation data, where the other tables have the score that it names beforehand. "
+            "Nothing of the OOD test sets takes part in the choice. The third column counts the "
+            "scores, or post-hoc detectors, that there were to choose from."
+        ),
+        "AUPR has ID as the positive class.",
+    ]
+    labels = {score_label(name) for name in ("differential_entropy", "differential_entropy_upper")}
+    if any(label in labels for label, _, _ in facts.values()):
+        notes.append(DIFFERENTIAL_ENTROPY_NOTE)
+    title = "OOD detection by the score that OOD-validation data choose"
+    return make_table(results, "ood_chosen", title, rows, fields, notes)
+
+
+def _tuning(results: Results) -> str:
+    """The OOD-validation sets, by their names as soon as a run was evaluated on them."""
+    tested = [run for run in results.records.values() if "ood" in run.numbers]
+    names = {name: None for run in tested for name in run.numbers.get("ood_validation", {})}
+    if tested and not names:
+        raise Unavailable("the task has no OOD-validation sets")
+    return f"{' and '.join(map(results.title, names)) or 'OOD-validation'} (tuning)"
+
+
+# -- under corruption -----------------------------------------------------------------------------
+
+
+def corruptions(results: Results) -> Table:
+    """AUPR of corrupted against clean inputs, and accuracy, averaged over the corruptions."""
+    shift = results.protocol.shift
+    if not shift.corruptions:
+        raise Unavailable("the protocol has no corruptions: shift.corruptions is not set")
+    heads: dict[int | None, str] = {severity: f"C = {severity}" for severity in shift.severities}
+    heads = heads or {None: "corrupted"}
+    sources = contestants(results)
+    fields = [
+        number_field(Column(head, f"AUPR, {kind}", "high"), of_corrupted(results, severity, kind))
+        for kind in KINDS
+        for severity, head in heads.items()
+    ]
+    fields.append(number_field(Column("clean", "Accuracy", "high"), of_test("accuracy")))
+    fields += [
+        number_field(Column(head, "Accuracy", "high"), of_shift(severity, "id", "accuracy"))
+        for severity, head in heads.items()
+    ]
+    names = ", ".join(name.replace("_", " ") for name in shift.corruptions)
+    notes = (
+        (
+            f"{data_title(results.protocol.task)} → {len(shift.corruptions)} corruptions of the "
+            f"first {shift.images:,} test inputs at most: {names}."
+        ),
+        (
+            "AUPR is average precision with corrupted inputs as the positive class against the "
+            "clean ones that they were made from, mean over the corruptions; a constant score has "
+            "50."
+        ),
+        "The paper shows aleatoric uncertainty alone. " + score_names(sources),
+    )
+    title = "Detection of corruption shift by severity"
+    return make_table(results, "shift_detection_corruptions", title, sources, fields, notes)
+
+
+def of_corrupted(results: Results, severity: int | None, kind: str) -> Pick:
+    """AUPR of corrupted inputs; from the arrays where the records leave the score out."""
+    return partial(_corrupted, results, severity, kind)
+
+
+def _corrupted(results: Results, severity: int | None, kind: str, run: RunRecord) -> float | None:
+    value = of_shift(severity, kind, "aupr_ood")(run)
+    if value is not None or not results.has_arrays(run):
+        return value
+    sets, array = results.arrays(run), f"score/{run.scores[kind]}"
+    clean = sets.get("test", {}).get(array)
+    ending = "" if severity is None else f"-{severity}"
+    auprs = [
+        metrics.aupr_ood(clean[: len(arrays[array])], arrays[array])
+        for name, arrays in sets.items()
+        if name.startswith("shift/")
+        and name.endswith(ending)
+        and array in arrays
+        and clean is not None
+    ]
+    return sum(auprs) / len(auprs) if auprs else None

@@ -1,35 +1,105 @@
-"""Sensitivity of GEM-FI: λ_FI, λ_KL, the number of heads, outliers and ρ."""
+"""GEM-FI by its settings: the switches of the ablation, λ_FI, λ_KL, K, and the outliers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from gemfi._config import to_plain
 from gemfi.methods import PRESETS
 from gemfi.methods.evidential import EvidentialConfig
-from gemfi_bench.grid import ABLATION, COMPONENTS, FISHER, FULL, KL, MAIN, OUTLIERS
+from gemfi.methods.gem_paper import OURS, SWITCHES, PaperConfig, ablation, switches
+from gemfi_bench.grid import ABLATION, ABLATION_OURS, COMPONENTS, FISHER, KL, OUTLIERS
 from gemfi_bench.results import Results, of_test
-from gemfi_bench.table import Cell, Column, Table
 from gemfi_bench.tables.common import (
     ID_POSITIVE,
-    KINDS,
-    Origin,
-    detection_cells,
-    detection_columns,
+    Field,
+    Source,
+    detection_fields,
     make_table,
-    number,
-    of_ood,
+    number_field,
     planned,
     require_outside,
     score_names,
     setting,
     short,
 )
-from gemfi_bench.tables.labels import OUTLIER_LABELS, outlier_words
-from gemfi_bench.unavailable import Unavailable
+from gemfi_bench.tables.labels import ABLATION_LABELS, OUTLIER_LABELS, outlier_words
+from gemfi_bench.tabular import Cell, Column, Table
 
-_GEM: Final = "gem-fi"
+_GEM: Final = PRESETS["gem-fi"]
+_ACCURACY: Final = number_field(Column("Test acc.", "ID test", "high"), of_test("accuracy"))
+
+# -- switches -------------------------------------------------------------------------------------
+
+_HEADS: Final = {"fi_reg": "FI-Reg", "fi_mod": "FI-Mod"}
+
+
+def paper_settings(results: Results) -> Table:
+    """The ten rows with everything else as in the paper."""
+    note = (
+        "All that is no switch is as in the paper, as far as it can be followed: probability gate, "
+        "VOS outliers, squared error for one head."
+    )
+    rows = planned(results, ABLATION, "sweeps.ablation")
+    sources = _ablation_sources(results, ABLATION, rows)
+    title = "Ablation with the paper's settings"
+    return _switched(results, "table5", title, sources, ablation(), note)
+
+
+def our_settings(results: Results) -> Table:
+    """The same switches with the settings of `gem-fi` here."""
+    note = (
+        "The paper has no such table: the same switches, with all else as in gem-fi here (the "
+        f"energy is the gate, outliers: {outlier_words(_GEM.outliers)}). Without EBM "
+        "that energy learns nothing. GEM-FI of the other tables is row 8 without SN: it is no row "
+        "of its own here, as SN and UNC are off in it."
+    )
+    rows = planned(results, ABLATION_OURS, "sweeps.ablation_ours")
+    sources = _ablation_sources(results, ABLATION_OURS, rows)
+    title = "Ablation with the settings of GEM-FI here"
+    return _switched(results, "table5-ours", title, sources, ablation(OURS), note)
+
+
+def _ablation_sources(results: Results, group: str, rows: Sequence[str]) -> list[Source]:
+    return [
+        Source(results, f"{index}. {ABLATION_LABELS.get(row, row)}", row, group)
+        for index, row in enumerate(rows, start=1)
+    ]
+
+
+def _switched(
+    results: Results,
+    label: str,
+    title: str,
+    sources: Sequence[Source],
+    configs: Mapping[str, PaperConfig],
+    note: str,
+) -> Table:
+    def tick(switch: str, source: Source) -> Cell:
+        """By what was run; before that, by what is planned."""
+        runs = source.runs
+        head = setting(runs[0], "head") if runs else to_plain(configs[source.row])
+        return switches(head)[switch]
+
+    fields = [
+        *(
+            Field(Column(_HEADS.get(switch, switch.upper())), partial(tick, switch))
+            for switch in SWITCHES
+        ),
+        _ACCURACY,
+        number_field(Column("AUPR", "ID test", "high"), of_test("aupr_correct")),
+        *detection_fields(results, "aupr_id"),
+    ]
+    rate = "The learning rate of every row is the one that was chosen for gem-fi here."
+    notes = (
+        note,
+        "AUPR on ID test data is that of right predictions by max p. " + ID_POSITIVE,
+        score_names(sources),
+        rate if results.protocol.rates.values else "",
+    )
+    return make_table(results, label, title, sources, fields, notes, stub="Row")
 
 
 # -- λ and K --------------------------------------------------------------------------------------
@@ -38,62 +108,52 @@ _GEM: Final = "gem-fi"
 def fisher(results: Results) -> Table:
     """Sensitivity to λ_FI."""
     rows = planned(results, FISHER, "sweeps.fisher")
-    sources = _values(rows, FISHER, PRESETS[_GEM].fi_reg_weight)
+    sources = _value_sources(results, FISHER, rows, _GEM.fi_reg_weight)
     note = "λ_FI is the weight of the Fisher penalty and the strength of the modulation at once."
     title = "Sensitivity of GEM-FI to λ_FI"
-    return _sensitivity(results, "lambda_fi_appendix", title, sources, "λ_FI", note)
+    return _sensitivity(results, "lambda_fi_appendix", title, sources, note, "λ_FI")
 
 
 def kl(results: Results) -> Table:
     """Sensitivity to λ_KL."""
     rows = planned(results, KL, "sweeps.kl")
-    sources = _values(rows, KL, PRESETS[_GEM].kl_weight)
+    sources = _value_sources(results, KL, rows, _GEM.kl_weight)
     note = "λ_KL is the weight of KL(Dir(α) ‖ Dir(1))."
     title = "Sensitivity of GEM-FI to λ_KL"
-    return _sensitivity(results, "lambda_kl_appendix", title, sources, "λ_KL", note)
+    return _sensitivity(results, "lambda_kl_appendix", title, sources, note, "λ_KL")
 
 
 def components(results: Results) -> Table:
     """Effect of the number of heads."""
     rows = planned(results, COMPONENTS, "sweeps.components")
-    sources = _values(rows, COMPONENTS, PRESETS[_GEM].num_components)
-    title = "GEM-FI by the number of heads K"
+    sources = _value_sources(results, COMPONENTS, rows, _GEM.num_components)
     note = "With K = 1 there is no router, and Fisher modulation changes nothing."
-    return _sensitivity(results, "gemfi_k_cifar", title, sources, "K", note)
+    title = "GEM-FI by the number of heads K"
+    return _sensitivity(results, "gemfi_k_cifar", title, sources, note, "K")
 
 
-def _values(rows: Sequence[str], group: str, default: float) -> list[Origin]:
-    return [
-        Origin(f"{row} (default)" if float(row) == default else row, row, group) for row in rows
-    ]
+def _value_sources(
+    results: Results, group: str, rows: Sequence[str], default: float
+) -> list[Source]:
+    names = {row: f"{row} (default)" if float(row) == default else row for row in rows}
+    return [Source(results, name, row, group) for row, name in names.items()]
 
 
 def _sensitivity(
-    results: Results, label: str, title: str, sources: Sequence[Origin], stub: str, note: str
+    results: Results, label: str, title: str, sources: Sequence[Source], note: str, stub: str
 ) -> Table:
-    columns = [
-        Column("Test acc.", "ID test", "high"),
-        Column("NLL", "ID test", "low", 3),
-        *detection_columns(results),
-    ]
-    rows = [
-        source.to_row(
-            results,
-            [
-                number(results, source, of_test("accuracy")),
-                number(results, source, of_test("nll")),
-                *detection_cells(results, source, "aupr_id"),
-            ],
-        )
-        for source in sources
+    fields = [
+        _ACCURACY,
+        number_field(Column("NLL", "ID test", "low", 3), of_test("nll")),
+        *detection_fields(results, "aupr_id"),
     ]
     notes = (
         note,
         "Everything else is as in gem-fi here; the paper varies it around its own settings.",
         ID_POSITIVE,
-        score_names(results, sources),
+        score_names(sources),
     )
-    return make_table(results, label, title, columns, rows, notes, sources=sources, stub=stub)
+    return make_table(results, label, title, sources, fields, notes, stub=stub)
 
 
 # -- outliers -------------------------------------------------------------------------------------
@@ -104,91 +164,39 @@ def fair_outliers(results: Results) -> Table:
     note = (
         f"VOS for a baseline: a term of weight {short(EvidentialConfig().outlier_weight)} that "
         "asks for no evidence on virtual outliers. The default of GEM-FI is "
-        f"{outlier_words(PRESETS[_GEM].outliers)}, not the paper's VOS."
+        f"{outlier_words(_GEM.outliers)}, not the paper's VOS."
     )
     names = [name for name in OUTLIER_LABELS if name != "gem-fi+noise"]
-    return _outliers(
-        results, "fair_vos_appendix", "Fair comparison: virtual outliers for all", names, note
-    )
+    title = "Fair comparison: virtual outliers for all"
+    return _outliers(results, "fair_vos_appendix", title, names, note)
 
 
 def noise_for_vos(results: Results) -> Table:
     """GEM-FI with feature-space noise in the place of VOS."""
     note = "Settings of gem-fi here, with outliers of the kind that the row says."
     names = ("gem-fi+vos", "gem-fi+noise", "gem-fi+none", "gem-fi")
-    return _outliers(
-        results, "vos_replace_appendix", "GEM-FI with noise in the place of VOS", names, note
-    )
+    title = "GEM-FI with noise in the place of VOS"
+    return _outliers(results, "vos_replace_appendix", title, names, note)
 
 
 def _outliers(results: Results, label: str, title: str, names: Sequence[str], note: str) -> Table:
     require_outside(results)
     known = planned(results, OUTLIERS, "sweeps.outliers")
-    sources = [Origin(OUTLIER_LABELS[row], row, OUTLIERS) for row in names if row in known]
-    rows = [
-        source.to_row(results, detection_cells(results, source, "aupr_id")) for source in sources
-    ]
-    notes = (note, _amounts(results, sources), ID_POSITIVE, score_names(results, sources))
-    columns = detection_columns(results)
-    return make_table(results, label, title, columns, rows, notes, sources=sources)
+    sources = [Source(results, OUTLIER_LABELS[row], row, OUTLIERS) for row in names if row in known]
+    notes = (note, _amounts(sources), ID_POSITIVE, score_names(sources))
+    return make_table(results, label, title, sources, detection_fields(results, "aupr_id"), notes)
 
 
-def _amounts(results: Results, sources: Sequence[Origin]) -> str:
+def _amounts(sources: Sequence[Source]) -> str:
     """How many outliers the runs of each row had, and from when on."""
-    found = []
+    amounts = []
     for source in sources:
-        for run in source.runs(results)[:1]:
-            given = setting(run, "head", "outliers") or {"kind": "none"}
-            if given["kind"] != "none":
-                more = f" and {short(given['scrambled'])} scrambled" if given["scrambled"] else ""
-                text = f"{short(given['ratio'])}{more}, from {short(given['start'])}"
-                found.append(f"{source.name} {text}")
+        for run in source.runs[:1]:
+            outliers = setting(run, "head", "outliers") or {"kind": "none"}
+            if outliers["kind"] != "none":
+                scrambled = outliers["scrambled"]
+                more = f" and {short(scrambled)} scrambled" if scrambled else ""
+                text = f"{short(outliers['ratio'])}{more}, from {short(outliers['start'])}"
+                amounts.append(f"{source.name} {text}")
     text = "Outliers for each ID sample, and the part of training at which they begin"
-    return f"{text}: {'; '.join(found)}." if found else ""
-
-
-# -- ρ --------------------------------------------------------------------------------------------
-
-_RHO: Final = {"evidence": "GEM-FI with ρ(z)", "bare_evidence": "GEM-FI with ρ(z) = 1"}
-"""Score -> its row."""
-
-
-def rho_one(results: Results) -> Table:
-    """Evidence with and without the density scaler, of the same runs."""
-    require_outside(results)
-    places = ((_GEM, MAIN, "Settings here"), (FULL, ABLATION, "Paper's settings"))
-    lines = {
-        Origin(name, row, group, section): score
-        for row, group, section in places
-        if row in results.rows(group)
-        for score, name in _RHO.items()
-    }
-    if not lines:
-        raise Unavailable("the protocol has no GEM-FI")
-    rows = [
-        source.to_row(results, _rho_cells(results, source, score))
-        for source, score in lines.items()
-    ]
-    notes = (
-        (
-            "ρ is fitted after training and scales α0 alone, so that both rows are of the same "
-            "runs and Alea. (1 − max p) cannot differ; in the paper it does, by 1.8."
-        ),
-        "Epis. is the evidence score in all rows: −log α0, with log ρ and without.",
-        ID_POSITIVE,
-    )
-    title = "GEM-FI with and without the density scaler"
-    columns = [
-        replace(each, marked=each.name == KINDS["epistemic"]) for each in detection_columns(results)
-    ]
-    return make_table(
-        results, "rho_one_appendix", title, columns, rows, notes, sources=list(lines), stub="Model"
-    )
-
-
-def _rho_cells(results: Results, source: Origin, score: str) -> list[Cell]:
-    return [
-        of_ood(results, source, name, each, "aupr_id")
-        for name in results.ood_sets
-        for each in ("max_prob", score)
-    ]
+    return f"{text}: {'; '.join(amounts)}." if amounts else ""

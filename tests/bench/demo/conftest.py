@@ -13,8 +13,8 @@ from gemfi.data import TASKS, Task
 from gemfi.evaluation import Evaluation, evaluate
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
-from gemfi_bench.demo.figures import draw_figures
-from gemfi_bench.demo.runner import PLANS, Plan, Run
+from gemfi_bench.demo import draw_figures
+from gemfi_bench.toys import PLANS, Plan, Run
 
 
 def train(plan: Plan, task: Task) -> Run:

@@ -15,19 +15,22 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from gemfi import metrics, scores
+from gemfi._drawing import require_matplotlib, styled
 from gemfi.errors import GemfiError, InputError
 from gemfi.methods import METHODS
 from gemfi.scores import SCORE_LABELS, SCORES
-from gemfi_bench.demo import command, figures_digits, figures_toys
-from gemfi_bench.demo.figures import draw_figures, require_matplotlib
-from gemfi_bench.demo.runner import Run
+from gemfi_bench import demo
+from gemfi_bench.demo import draw_figures
+from gemfi_bench.figures import distributions
+from gemfi_bench.figures import toys as figures_toys
 from gemfi_bench.style import METHOD_COLORS, method_color
+from gemfi_bench.toys import Run
 
 SIZES = {  # inches × 150 dots
-    "two-moons": (1200, 1507),
-    "line": (1200, 960),
-    "reliability": (1200, 450),
-    "histograms": (1200, 1035),
+    "two-moons": (1200, 612),
+    "line": (1200, 952),
+    "reliability": (1200, 457),
+    "histograms": (1200, 1050),
 }
 
 
@@ -96,18 +99,17 @@ class TestWithoutMatplotlib:
         def train(*_: object, **__: object) -> None:
             pytest.fail("it trained")
 
-        monkeypatch.setattr(command, "run_demo", train)
+        monkeypatch.setattr(demo, "run_demo", train)
         with pytest.raises(InputError, match="matplotlib"):
-            command.demo(out=str(tmp_path), quick=True)
+            demo.demo(out=str(tmp_path), quick=True)
 
     def test_the_demo_imports_without_it(self) -> None:
-        code = "import sys; sys.modules['matplotlib'] = None; import gemfi_bench.demo.command"
+        code = "import sys; sys.modules['matplotlib'] = None; import gemfi_bench.demo"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 class TestStyle:
     def test_every_method_has_a_name_and_a_colour_of_its_own(self) -> None:
-        assert set(METHODS) <= set(METHOD_COLORS)
         assert set(METHODS) <= set(METHOD_COLORS)
         assert len(set(METHOD_COLORS.values())) == len(METHOD_COLORS)
         assert method_color("not yet") not in METHOD_COLORS.values()
@@ -150,10 +152,16 @@ class TestToys:
         assert (inside - 1) / n < 0.95 <= inside / n
 
     def test_titles_side_by_side_do_not_touch(self, runs: list[Run]) -> None:
-        figure = figures_toys.line(of(runs, "line"))
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        boxes = [axes.title.get_window_extent() for axes in figure.axes if axes.get_title()]
+        with styled():
+            figure = figures_toys.draw_line(of(runs, "line"), demo.WIDTH)
+            FigureCanvasAgg(figure).draw()
+        titles = [
+            text
+            for axes in figure.axes
+            for text in (axes.title, axes._left_title)
+            if text.get_text()
+        ]
+        boxes = [text.get_window_extent() for text in titles]
         assert len(boxes) == 6  # the methods above, their AUROC below
         assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
@@ -166,19 +174,19 @@ class TestToys:
 
 
 class TestHistogramBins:
-    @pytest.mark.parametrize("log", [False, True])
+    @pytest.mark.parametrize("score", ["evidence", "unfamiliarity"])
     @pytest.mark.parametrize(
         "values",
         [[0.0, 0.0, 0.0], [0.5], [1e-30, 1.0], list(np.linspace(0.01, 1, 50))],
         ids=["zeros", "one", "tiny", "many"],
     )
-    def test_edges_rise_and_hold_the_data(self, values: list[float], *, log: bool) -> None:
-        edges = figures_digits._edges(np.array(values), log=log)
+    def test_edges_rise_and_hold_the_data(self, values: list[float], score: str) -> None:
+        edges = distributions.histogram_edges(score, [np.array(values)])
         assert (np.diff(edges) > 0).all()
         inside = np.clip(values, edges[0], edges[-1])
         assert np.histogram(inside, edges)[0].sum() == len(values)
 
     def test_an_infinite_score_does_not_set_the_axis(self) -> None:
-        edges = figures_digits._edges(np.array([1.0, 2.0, np.inf]), log=False)
+        edges = distributions.histogram_edges("evidence", [np.array([1.0, 2.0, np.inf])])
         assert np.isfinite(edges).all()
         assert edges[-1] < 3

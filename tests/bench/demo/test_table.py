@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gemfi_bench.demo.runner import Run
-from gemfi_bench.demo.table import GROUPS, TITLES, columns, render, shown
+from gemfi_bench.demo import GROUPS, TITLES, columns, render, shown
+from gemfi_bench.toys import Run
 
 MakeRun = Callable[..., Run]
 

@@ -1,0 +1,141 @@
+"""What a diagnosis says: findings, and the health of a model, in numbers and in words."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+WARNING, HEALTHY, PLAIN = "!", "✓", "·"
+"""Marks of a finding: outside its limit, within it, and without a limit."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One number of a model, with what it means.
+
+    Attributes:
+        name: what was measured.
+        value: the number; a share lies in [0, 1].
+        healthy: False where it is outside its limit; True where it is within, or has none.
+        meaning: what the number says, in one sentence.
+        remedy: of a warning, which settings to change; otherwise empty.
+        limit: what is asked of the number, in words; empty where it is reported only.
+        unit: `share` is shown in percent, `number` as it is.
+    """
+
+    name: str
+    value: float
+    healthy: bool
+    meaning: str
+    remedy: str = ""
+    limit: str = ""
+    unit: Literal["number", "share"] = "number"
+
+    @property
+    def mark(self) -> str:
+        """`!`, `✓` or `·`."""
+        if not self.healthy:
+            return WARNING
+        return HEALTHY if self.limit else PLAIN
+
+    @property
+    def shown(self) -> str:
+        """The value as a text."""
+        return f"{100 * self.value:.1f} %" if self.unit == "share" else f"{self.value:.2f}"
+
+
+@dataclass(frozen=True)
+class Health:
+    """The findings on a model, and what could not be measured.
+
+    Attributes:
+        method: name of the method.
+        split: name of the split.
+        n: inputs of the split.
+        findings: what was measured.
+        skipped: name of a measure -> why it does not apply.
+        spectral_norms: layer -> its largest spectral norm, as evaluation uses it.
+    """
+
+    method: str
+    split: str
+    n: int
+    findings: tuple[Finding, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    spectral_norms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The findings outside their limits."""
+        return tuple(finding for finding in self.findings if not finding.healthy)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is no warning."""
+        return not self.warnings
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of a name."""
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise KeyError(self.skipped.get(name, name))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def reasons(self) -> dict[str, list[str]]:
+        """Why something was skipped -> what was."""
+        names: dict[str, list[str]] = {}
+        for name, why in self.skipped.items():
+            names.setdefault(why, []).append(name)
+        return names
+
+    def text(self) -> str:
+        """Every finding in a line, each warning with its remedy below it, and what was skipped."""
+        lines = [self.title(), *_lines(self.findings)]
+        if self.skipped:
+            lines.append("  Not measured")
+            for why, names in self.reasons().items():
+                lines += _wrapped(f"    {why}: ", names)
+        return "\n".join(lines)
+
+    def brief(self) -> str:
+        """The warnings in full, and the names of what is within its limit."""
+        within = [finding.name for finding in self.findings if finding.mark == HEALTHY]
+        lines = [self.title(), *_lines(self.warnings)]
+        if within:
+            lines += _wrapped(f"  {HEALTHY} ", within)
+        return "\n".join(lines)
+
+    def title(self) -> str:
+        """Model, data, and how many warnings there are."""
+        count = len(self.warnings)
+        warnings = "no warning" if not count else f"{count} warning{'s' if count > 1 else ''}"
+        inputs = f"{self.n:,} input{'' if self.n == 1 else 's'}"
+        return f"Health of {self.method} on {self.split} ({inputs}): {warnings}"
+
+
+def _lines(findings: tuple[Finding, ...]) -> list[str]:
+    """Mark, name, value, limit and meaning in columns."""
+    if not findings:
+        return []
+    rows = [(finding.name, finding.shown, finding.limit) for finding in findings]
+    name, value, limit = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = []
+    for finding in findings:
+        cells = f"{finding.name:<{name}}  {finding.shown:>{value}}  {finding.limit:<{limit}}"
+        lines.append(f"  {finding.mark} {cells}  {finding.meaning}")
+        if finding.remedy:
+            lines.append(f"      remedy: {finding.remedy}")
+    return lines
+
+
+def _wrapped(first: str, names: list[str], width: int = 100) -> list[str]:
+    """Names with commas between them, in lines of at most `width` that start below the first."""
+    below = " " * (len(first) - len(first.lstrip()) + 2)
+    text = first + ", ".join(name.replace(" ", "\xa0") for name in names)  # a name is not broken
+    lines = textwrap.wrap(text, width, subsequent_indent=below, break_on_hyphens=False)
+    return [line.replace("\xa0", " ") for line in lines]
