@@ -27,9 +27,7 @@ from torch.nn import functional
 from gemfi import diagnostics, metrics
 from gemfi.density import ClassGaussians, membership
 from gemfi.methods.gem_modules import Perceptron, unit
-from gemfi.outliers import OutlierConfig
-from gemfi.outliers.features import Halo
-from gemfi.outliers.inputs import IMAGES
+from gemfi.outliers import IMAGES, Halo, OutlierConfig
 from gemfi.runs.record import environment
 from gemfi.spectral import OFF
 from gemfi.training import fit
