@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gemfi import attach, build_model
-from gemfi.backbones.frozen import Frozen
+from gemfi.backbones import Frozen
 from gemfi.detectors import ODIN, observe
 from gemfi.diagnostics.subject import ask
 from gemfi.errors import InputError

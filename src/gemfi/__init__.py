@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemfi import scores
 from gemfi._version import __version__
-from gemfi.attach import attach
-from gemfi.backbones.frozen import Frozen
-from gemfi.backbones.tokens import Tokens
+from gemfi.attachment import attach
+from gemfi.backbones import Frozen, Tokens
 from gemfi.belief import Belief
 from gemfi.bundle import Bundle, load, save
 from gemfi.calibration import calibrated, fit_temperature

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gemfi.backbones.tokens import Tokens
+from gemfi.backbones import Tokens
 from gemfi.bundle import Bundle, Kind
 from gemfi.data.columns import Columns
 from gemfi.serve.settings import Settings

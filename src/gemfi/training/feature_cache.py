@@ -12,8 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones import Identity
-from gemfi.backbones.frozen import is_frozen
+from gemfi.backbones import Identity, is_frozen
 from gemfi.data import Split
 from gemfi.errors import InputError
 from gemfi.model import Model

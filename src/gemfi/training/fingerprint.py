@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gemfi.backbones.frozen import is_frozen
+from gemfi.backbones import is_frozen
 from gemfi.data import Split
 from gemfi.model import Model
 from gemfi.training.config import TrainConfig

@@ -15,7 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi import spectral
-from gemfi.backbones.frozen import cannot_learn
+from gemfi.backbones import cannot_learn
 from gemfi.data import Split
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError
 from gemfi.interrupt import graceful_interrupt
