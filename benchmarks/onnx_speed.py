@@ -26,9 +26,7 @@ import torch
 
 from gemfi import build_model
 from gemfi.bundle import bundled
-from gemfi.export import Deployed, quantised, to_onnx
-from gemfi.export.inputs import random_inputs
-from gemfi.export.packages import require
+from gemfi.export import Deployed, quantised, random_inputs, require, to_onnx
 from gemfi.methods.base import DataFacts
 from gemfi.runs.text import aligned, file_size
 

@@ -31,7 +31,7 @@ from gemfi.detectors import (
     observe,
 )
 from gemfi.errors import RoleError
-from gemfi.export.int8 import figures
+from gemfi.export.parity import figures
 from gemfi.monitor import Monitor
 from gemfi.runs import RunSpec, train_run
 from gemfi.training.checks import check_run
@@ -251,8 +251,8 @@ GUARDED = {
     "bundle/saving.py _observed": "require_use",
     "diagnostics/health.py diagnose": "require_role",
     "evaluation.py evaluate": "require_role",
-    "export/inputs.py _of_task": "require_use",
-    "export/int8.py figures": "require_role",
+    "export/parity.py _of_task": "require_use",
+    "export/parity.py figures": "require_role",
     "normalisation.py Normalisation.of": "require_use",
     "training/checks.py check_run": "require_use",
     "training/loop.py fit": "check_run",
@@ -267,7 +267,7 @@ GUARDED = {
     "decisions/operating.py operating_points": "require_use",
     "decisions/policy.py Policy.fit": "require_use",
     "decisions/policy.py _ood": "require_role",
-    "interop/lightning.py lightning_module": "require_use",
+    "interop.py lightning_module": "require_use",
     "monitor/monitor.py Monitor.fit": "require_role",
 }
 """File and function -> the guard that it calls."""
@@ -370,7 +370,7 @@ REVIEWED = {
     "training/kept.py _name": "a checksum",
     "training/fingerprint.py fingerprint": "made by _Trainer",
     "training/loop.py _Trainer.__init__": "made by fit, after check_run",
-    "interop/lightning.py _Training.__init__": "made by lightning_module",
+    "interop.py _Training.__init__": "made by lightning_module",
 }
 """File and function -> why it may take any split that reaches it."""
 
