@@ -22,7 +22,7 @@ LATER: Final = {"later": True}
 """Metadata of a field that is younger than kept records: plain values leave its default out, so
 that the keys of those records stay what they are."""
 
-_hints = cache(get_type_hints)  # the annotations of a dataclass, which take time to resolve
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)  # resolving takes time
 _NUMBERS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 
 
@@ -245,7 +245,7 @@ def check_number(
         raise InputError(f"{name} must be a number, got {value!r}")
     inside = least <= value <= most
     inside = inside and (above is None or value > above) and (below is None or value < below)
-    if not (inside and abs(value) <= _LARGEST):
+    if not (inside and -_LARGEST <= value <= _LARGEST):
         named = {"at least": least, "at most": most, "above": above, "below": below}
         bounds = [
             f"{words} {bound:g}"

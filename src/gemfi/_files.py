@@ -139,7 +139,7 @@ def named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL or isinstance(error, WriteError):
+        if error.errno is None or error.errno not in _FULL or isinstance(error, WriteError):
             raise
         failed = WriteError(
             f"cannot write {path}: {os.strerror(error.errno)}; make room there and run again"
