@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gemfi import InputError
 from gemfi.decisions.conformal import Reference, Threshold, least_samples
+from gemfi.errors import InputError
 
 
 def slow_p_value(reference: np.ndarray, score: float) -> float:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gemfi import InputError
 from gemfi.decisions.selection import (
     samples_for_risk,
     threshold_for_coverage,
     threshold_for_risk,
 )
+from gemfi.errors import InputError
 
 
 def test_as_many_samples_as_the_power_says() -> None:

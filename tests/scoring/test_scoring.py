@@ -13,11 +13,12 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from gemfi import InputError, digits
 from gemfi.bundle import Bundle, fit_policy, open_model
 from gemfi.cli import main
+from gemfi.data import digits
 from gemfi.data.readers.streams import ROWS
 from gemfi.decisions import Goal
+from gemfi.errors import InputError
 from gemfi.runs import make_spec, train_run
 from gemfi.runs.spec import OwnData
 from gemfi.scores import SCORES

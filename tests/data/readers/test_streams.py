@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gemfi import InputError
 from gemfi.data.columns import Columns
 from gemfi.data.readers import read_npy
 from gemfi.data.readers.arrays import stream_rows
 from gemfi.data.readers.folder import is_image, read_image
 from gemfi.data.readers.streams import IMAGES, ROWS, stream_csv, stream_images
+from gemfi.errors import InputError
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "u1", "<i2"])
