@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gemfi.cli.methods import detector_table, method_table, preset_table
+from gemfi_bench import overview
 from support.commands import Capture
 from support.documents import code_blocks, run_block
-from support.scripts import benchmark_script
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,9 +31,9 @@ def test_the_tables_of_methods_are_the_codes_own() -> None:
 
 
 def test_the_tables_of_results_are_those_of_the_records() -> None:
-    script = benchmark_script("overview")
-    assert script.overview() in README, "python benchmarks/overview.py prints it"
-    assert script.ledgers() in README, "python benchmarks/overview.py prints it"
+    script = overview
+    assert script.overview() in README, "python -m gemfi_bench.overview prints it"
+    assert script.ledgers() in README, "python -m gemfi_bench.overview prints it"
 
 
 def test_every_block_of_code_is_known_and_short() -> None:

@@ -23,7 +23,7 @@ _SHAPES = {  # the letters are bound by `log_p`; `*` stands for anything that fo
     "log_p": "BKC",
     "log_weight": "BK",
     "log_evidence": "BK",
-    "log_gate": "BC",
+    "log_gate": "B*",
     "log_rho": "B",
     "log_density": "B",
     "log_familiarity": "B",
@@ -45,7 +45,8 @@ class Belief:
         log_weight: (B, K) log weights of the components; they sum to one.
         log_evidence: (B, K) log α0 of each component, ρ not included; None where a component
             is a point and not a distribution (softmax, ensembles, dropout).
-        log_gate: (B, C) log of the per-class gate s in probability space.
+        log_gate: log of the gate s. (B, C), a value a class, acts on probabilities; (B, 1) scales
+            the evidence, is a part of `log_evidence`, and changes no probability.
         log_rho: (B,) log of the density scaler. Evidence and vacuity include it, p never does.
         log_density: (B,) log p(z).
         log_familiarity: (B,) log of how well evidence, energy and density together fit what they
@@ -83,6 +84,8 @@ class Belief:
             value = getattr(self, name)
             if value is not None:
                 _check_shape(name, value, letters, sizes)
+        if self.log_gate is not None and self.log_gate.shape[1:] != (1,):
+            _check_shape("log_gate", self.log_gate, "BC", sizes)
         for name, value in self.extra.items():
             _check_shape(f"extra[{name!r}]", value, "B*", sizes)
 
@@ -91,7 +94,7 @@ class Belief:
     def log_probs(self) -> Tensor:
         """Log predictive distribution p̂ (B, C): mix, gate, renormalise, then temperature."""
         log_p = dirichlet.log_mixture(self.log_p, self.log_weight)
-        if self.log_gate is not None:
+        if self.log_gate is not None and self.log_gate.shape[1] > 1:
             log_p = torch.log_softmax(log_p + self.log_gate, dim=-1)
         if self.log_temperature is not None:
             log_p = torch.log_softmax(log_p * torch.exp(-self.log_temperature), dim=-1)
@@ -115,7 +118,7 @@ class Belief:
         p̂_k ∝ s·p_k and w_k ∝ π_k⟨s, p_k⟩ (C5); each component keeps its α0. The predictive
         distribution does not change.
         """
-        if self.log_gate is None:
+        if self.log_gate is None or self.log_gate.shape[1] == 1:
             return self
         log_p, log_weight = dirichlet.gate_components(self.log_p, self.log_weight, self.log_gate)
         return replace(self, log_p=log_p, log_weight=log_weight, log_gate=None)

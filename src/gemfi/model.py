@@ -26,7 +26,7 @@ from gemfi.data.normalisation import (
 from gemfi.data.splits import OOD_ROLES
 from gemfi.data.tensors import as_tensor
 from gemfi.errors import GemfiWarning, InputError, NoAnswerError, user_level
-from gemfi.methods import GEMConfig, Head, method
+from gemfi.methods import Head, method
 from gemfi.modes import evaluating
 from gemfi.spectral import SOFT
 
@@ -306,7 +306,7 @@ def build_model(
         num_features: D of a module without a `num_features` attribute.
         example: or a batch of inputs, to find D by a trial pass.
         normalisation: of the inputs, such as `Normalisation.of(task.train)`; None for none.
-        options: for a backbone given by name, its arguments. With `GEMConfig(sn=True)` it is
+        options: for a backbone given by name, its arguments. With `PaperConfig(sn=True)` it is
             spectrally normalised (`SOFT`), if it can be, unless `spectral` is given; a module of
             your own is used as it is.
     """
@@ -315,7 +315,7 @@ def build_model(
     copies = head_class.copies(config)
     if isinstance(backbone, str):
         maker = find_backbone(backbone)
-        if isinstance(config, GEMConfig) and config.sn and "spectral" in parameters(backbone):
+        if getattr(config, "sn", False) and "spectral" in parameters(backbone):
             options.setdefault("spectral", SOFT)
         made = [maker(**options) for _ in range(copies)]
         blueprint = Blueprint(backbone, options)

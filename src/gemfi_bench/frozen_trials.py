@@ -4,7 +4,7 @@ Two questions, and as many trials for one as for the other: how well do scores t
 (densities, neighbours, logits) tell OOD-validation data apart, and how well does an energy that
 learns from each kind of outlier?
 
-    python benchmarks/frozen.py cifar10 --runs FOLDER
+    python -m gemfi_bench.frozen_trials cifar10 --runs FOLDER
 
 The network is that of `trials.py BUDGET --variants softmax --runs FOLDER`: trained here if it is
 not there.
@@ -17,6 +17,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from torch.nn import functional
 
 from gemfi import diagnostics, metrics
 from gemfi.density import ClassGaussians, membership
-from gemfi.methods.gem_modules import Perceptron, unit
+from gemfi.methods.gem_modules import Perceptron, in_space
 from gemfi.outliers import IMAGES, Halo, OutlierConfig
 from gemfi.runs.record import environment
 from gemfi.spectral import OFF
@@ -108,7 +109,7 @@ def post_hoc(z: Frozen) -> dict[str, float]:
     for name, score in _densities(z):
         found[name] = z.auroc(score)
         best[name] = score
-    for space, change in (("unit", unit), ("raw", lambda each: each)):
+    for space, change in (("unit", partial(in_space, space="unit")), ("raw", lambda z: z)):
         for k in (1, 10, 50, 200):
             found[f"{k}-NN distance, {space}"] = _auroc(
                 *(_distance(change(each), change(z.train), k) for each in (z.inside, z.outside))
@@ -124,7 +125,7 @@ def post_hoc(z: Frozen) -> dict[str, float]:
 
 def _densities(z: Frozen) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     classes = int(z.labels.max()) + 1
-    for space, change in (("unit", unit), ("raw", lambda each: each)):
+    for space, change in (("unit", partial(in_space, space="unit")), ("raw", lambda z: z)):
         for shrinkage in (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9):
             density = ClassGaussians(
                 classes,
@@ -195,7 +196,7 @@ def _energy(z: Frozen, kinds: list[str], halo: tuple[float, float] | None, seed:
     pool = torch.cat([z.scrambled[kind] for kind in kinds]) if kinds else None
 
     def energy(each: Tensor) -> Tensor:
-        return network(unit(each)).squeeze(1) * torch.exp(-log_temperature)  # type: ignore[no-any-return]
+        return network(in_space(each, "unit")).squeeze(1) * torch.exp(-log_temperature)  # type: ignore[no-any-return]
 
     for _ in range(STEPS):
         rows = torch.randint(len(z.train), (BATCH,), generator=generator)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from gemfi._config import to_plain
 from gemfi.data import Task
-from gemfi.methods import gem_presets, method
+from gemfi.methods import gem_paper, method
 from gemfi.outliers import VOS
 from gemfi.runs import RunSpec, make_spec
 from gemfi_bench.protocol import Contestant, Protocol
@@ -38,6 +38,7 @@ FULL: Final = "ablation-full"
 
 RELATED: Final = "related"
 _GEM: Final = "gem-fi"
+_PAPER: Final = "gem-paper"
 
 Row = tuple[str, str, str, dict[str, Any]]
 Nll = Callable[["Cell"], float | None]
@@ -223,16 +224,16 @@ class _Planner:
             yield from self._outliers()
 
     def _presets(self) -> Iterator[Row]:
-        sweeps, ours = self.protocol.sweeps, method(_GEM).default_config()
+        sweeps = self.protocol.sweeps
         if sweeps.ablation:
-            for row, config in gem_presets.ablation().items():
-                yield ABLATION, row, _GEM, {"head": config}
+            for row, config in gem_paper.ablation().items():
+                yield ABLATION, row, _PAPER, {"head": config}
         if sweeps.ablation_ours:
-            for row, config in gem_presets.ablation(ours).items():
-                yield ABLATION_OURS, row, _GEM, {"head": config}
+            for row, config in gem_paper.ablation(gem_paper.OURS).items():
+                yield ABLATION_OURS, row, _PAPER, {"head": config}
         if sweeps.related:
             for row in ("dirichlet-mixture", "gated-dirichlet"):
-                yield RELATED, row, _GEM, {"head": gem_presets.preset(row)}
+                yield RELATED, row, _PAPER, {"head": gem_paper.preset(row)}
 
     def _outliers(self) -> Iterator[Row]:
         for name in ("daedl", "re-edl"):

@@ -5,7 +5,7 @@ as PNG in 256 colours, a third of their size, and a README that shows them with 
 Arrays, checkpoints and the report stay where they are; `gemfi report` makes the report. The
 manifest that is kept names what is kept, and nothing else.
 
-    python benchmarks/keep_results.py FOLDER
+    python -m gemfi_bench.keep_results FOLDER
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ CONTESTANTS: Final[Mapping[str, tuple[str, Any]]] = {
     "gem-mix": ("gem-mix", None),
     "gem-fi": ("gem-fi", None),
     "gem-fi-k5": ("gem-fi", replace(PRESETS["gem-fi"], num_components=5)),
-    "paper-fi": ("gem-fi", PAPER_PRESETS["gem-fi"]),
+    "paper-fi": ("gem-paper", PAPER_PRESETS["gem-fi"]),
 }
 """Row -> method and configuration, None for its default."""
 

@@ -1,6 +1,6 @@
 """The two tables of the README that come from `results`: the main methods, and the ledgers.
 
-    python benchmarks/overview.py
+    python -m gemfi_bench.overview
 
 Numbers are means over seeds, of test data, without their deviations, which the tables of each
 folder have. The best of a line is bold, by the digits that are printed, if it rests on as many runs

@@ -17,7 +17,7 @@ from typing import Any, Final
 from gemfi.data import Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.errors import InputError
-from gemfi.methods import PAPER_PRESETS, GEMConfig, method
+from gemfi.methods import PAPER_PRESETS, PaperConfig, method
 from gemfi.outliers import VOS
 from gemfi.runs.choose import Recipe, make_spec
 from gemfi.runs.spec import RunSpec, find_task
@@ -306,7 +306,7 @@ RELEASED: dict[str, Any] = {
 }
 
 
-def gem_config(preset: str, dataset: str, *, released: bool = False) -> GEMConfig:
+def gem_config(preset: str, dataset: str, *, released: bool = False) -> PaperConfig:
     """A GEM preset with the paper's values for a data set, or those of its released code.
 
     Args:

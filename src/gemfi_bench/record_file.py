@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ import numpy.typing as npt
 from gemfi._config import from_plain
 from gemfi._files import appending, hold_lock, to_json, try_lock, write_atomically
 from gemfi.errors import CheckpointError
+from gemfi.methods.upgrade import upgraded
 
 RECORDS: Final = "records.jsonl"
 PACKED: Final = "records.jsonl.gz"
@@ -94,7 +95,9 @@ class RunRecord:
         """From one line of JSON."""
         try:
             text = line if isinstance(line, str) else line.decode()
-            return from_plain(cls, json.loads(text), "record")
+            record = from_plain(cls, json.loads(text), "record")
+            name, head = upgraded(record.spec["method"], record.spec["head"])
+            return replace(record, spec={**record.spec, "method": name, "head": head})
         except ValueError as error:  # of UTF-8, of JSON, or of the fields
             raise CheckpointError(
                 f"{where} is no record of a run ({error}); delete that line, and the run is done "

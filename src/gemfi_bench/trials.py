@@ -3,8 +3,8 @@
 A trial is a budget, a variant and a seed. It trains, looks at validation and OOD-validation data
 and at nothing else, and appends one line to the records; a trial that is there is not run again.
 
-    python benchmarks/trials.py digits --variants softmax gem-fi --seeds 0 1 2
-    python benchmarks/trials.py cifar10-small
+    python -m gemfi_bench.trials digits --variants softmax gem-fi --seeds 0 1 2
+    python -m gemfi_bench.trials cifar10-small
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from gemfi.data import TASKS, Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.density import ClassGaussians
 from gemfi.methods import METHODS
-from gemfi.methods.gem_config import PAPER_PRESETS
-from gemfi.methods.gem_modules import unit
+from gemfi.methods.gem_modules import in_space
+from gemfi.methods.gem_paper import PAPER_PRESETS
 from gemfi.model import Model, build_model
 from gemfi.runs.record import environment
 from gemfi.spectral import OFF
@@ -331,7 +331,7 @@ def _gaussians(model: Model, train: Split) -> dict[str, ClassGaussians]:
         for covariance in ("tied", "class"):
             density = ClassGaussians(model.head.num_classes, z.shape[1], covariance=covariance)
             statistics_ = density.statistics()
-            statistics_.update(unit(z) if space == "unit" else z, train.labels)
+            statistics_.update(in_space(z, "unit") if space == "unit" else z, train.labels)
             density.fit(statistics_)
             found[f"{space}-{covariance}"] = density
     return found
@@ -349,7 +349,8 @@ def _scores(
         found["rho_alone"] = ungated - belief.log_rho
     found["knn"] = distance
     for name, density in gaussians.items():
-        found[name] = -density(unit(z) if name.startswith("unit") else z).to(torch.float64)
+        space = "unit" if name.startswith("unit") else "raw"
+        found[name] = -density(in_space(z, space)).to(torch.float64)
     return {name: value.to(torch.float64) for name, value in found.items()}
 
 

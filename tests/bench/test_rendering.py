@@ -14,13 +14,12 @@ import pytest
 
 from gemfi._files import hold_lock
 from gemfi.errors import InputError
-from gemfi_bench import figures, rendering
+from gemfi_bench import figures, keep_results, rendering
 from gemfi_bench.grid import MAIN
 from gemfi_bench.manifest import MANIFEST, PAPER_FIGURES, PAPER_TABLES
 from gemfi_bench.rendering import REPORT, Rendered, render
 from gemfi_bench.results import Results
 from support.benches import classified, made_results
-from support.scripts import benchmark_script
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +131,7 @@ def test_small_drawings_are_in_the_page_as_vectors(drawn: Path) -> None:
 
 @pytest.fixture(scope="module")
 def keeping() -> ModuleType:
-    return benchmark_script("keep_results")
+    return keep_results
 
 
 def test_kept_results_are_no_folder_to_keep(keeping: ModuleType, tmp_path: Path) -> None:

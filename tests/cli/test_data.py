@@ -180,7 +180,7 @@ class TestCorrupt:
         assert [file for file in left(root) if not file.startswith(".gemfi/")] == before
 
 
-@pytest.mark.parametrize("command", ["", "list", "fetch", "verify", "info", "corrupt"])
+@pytest.mark.parametrize("command", ["list", "fetch", "verify", "info", "corrupt"])
 def test_help_is_there(command: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["data", *command.split(), "--help"])

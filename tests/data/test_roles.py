@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import gemfi
+import gemfi_bench
 from gemfi import Model, Normalisation, TrainConfig, build_model, diagnose, evaluate, fit
 from gemfi.bundle import make_bundle
 from gemfi.data import TASKS, USES, Role, Split, Task, as_split, require_use
@@ -244,7 +245,7 @@ def test_training_a_run_opens_no_test_data(tmp_path: Path) -> None:
 
 # --- the source -------------------------------------------------------------------------------
 
-SOURCE = Path(gemfi.__file__).parent
+LIBRARY, LABORATORY = Path(gemfi.__file__).parent, Path(gemfi_bench.__file__).parent
 TAKEN = {"Split", "Source", "Inputs", "Task", "Observed"}  # what is, or holds, or may be a split
 
 GUARDED = {
@@ -253,7 +254,7 @@ GUARDED = {
     "evaluation.py evaluate": "require_role",
     "export/parity.py _of_task": "require_use",
     "export/parity.py figures": "require_role",
-    "normalisation.py Normalisation.of": "require_use",
+    "data/normalisation.py Normalisation.of": "require_use",
     "training/checks.py check_run": "require_use",
     "training/loop.py fit": "check_run",
     "runs/measure.py measure": "require_role",
@@ -263,7 +264,7 @@ GUARDED = {
     "detectors/odin.py ODIN.choose_epsilon": "require_role",
     "runs/work.py _health": "diagnose",
     "runs/work.py train_run": "check_run",
-    "bench/observation.py training_bank": "require_role",
+    "gemfi_bench/observation.py training_bank": "require_role",
     "decisions/operating.py operating_points": "require_use",
     "decisions/policy.py Policy.fit": "require_use",
     "decisions/policy.py _ood": "require_role",
@@ -296,7 +297,7 @@ REVIEWED = {
     "runs/facts.py SplitFacts.of": "counts, and a checksum",
     "runs/facts.py _dtype": "a type",
     "training/fingerprint.py data_digest": "a checksum",
-    "bench/bench.py Bench.__init__": "keeps a task",
+    "gemfi_bench/runner.py Bench.__init__": "keeps a task",
     "data/wrap.py _warn_if_random": "reads the first samples a second time",
     "estimator/fitting.py _losses": "of the validation part of X",
     "methods/mc_dropout.py _one_pass": "asks a model",
@@ -305,25 +306,25 @@ REVIEWED = {
     "training/weights.py row_weights": "counts the rows of what check_run has seen",
     "training/weights.py _checked": "likewise",
     "training/weights.py as_drawn": "draws from what check_run has seen",
-    "bench/evaluate.py evaluate_cell": "measures; detectors are fitted by fit_detectors",
-    "bench/evaluate.py _outside": "of evaluate_cell",
-    "bench/evaluate.py _shift": "of evaluate_cell",
-    "bench/estimate.py paced": "times training steps on train",
-    "bench/grid.py plan": "reads the shape of train",
-    "bench/grid.py _Planner.__init__": "of plan",
-    "bench/shift.py shifted_sets": "corrupts test images, which keep their role",
-    "bench/shift.py _first": "of shifted_sets",
-    "bench/shift.py _registered": "of shifted_sets",
-    "bench/shift.py _small": "of shifted_sets",
-    "bench/shift.py check_shift": "names of corruptions, not data",
-    "bench/shift.py _check_registered": "of check_shift",
-    "bench/shift.py _check_small": "of check_shift",
-    "bench/bench.py _check_sets": "names of sets, not data",
-    "data/frozen/task.py _features": "images to features; labels and role stay",
+    "gemfi_bench/evaluate.py evaluate_cell": "measures; detectors are fitted by fit_detectors",
+    "gemfi_bench/evaluate.py _outside": "of evaluate_cell",
+    "gemfi_bench/evaluate.py _shift": "of evaluate_cell",
+    "gemfi_bench/estimate.py paced": "times training steps on train",
+    "gemfi_bench/grid.py plan": "reads the shape of train",
+    "gemfi_bench/grid.py _Planner.__init__": "of plan",
+    "gemfi_bench/shift.py shifted_sets": "corrupts test images, which keep their role",
+    "gemfi_bench/shift.py _first": "of shifted_sets",
+    "gemfi_bench/shift.py _registered": "of shifted_sets",
+    "gemfi_bench/shift.py _small": "of shifted_sets",
+    "gemfi_bench/shift.py check_shift": "names of corruptions, not data",
+    "gemfi_bench/shift.py _check_registered": "of check_shift",
+    "gemfi_bench/shift.py _check_small": "of check_shift",
+    "gemfi_bench/runner.py _check_sets": "names of sets, not data",
+    "gemfi_bench/frozen/task.py _features": "images to features; labels and role stay",
     # a model that is asked: weights do not change
-    "bench/observation.py observed_arrays": "asks",
-    "bench/observation.py parts": "asks",
-    "bench/observation.py _examples": "asks",
+    "gemfi_bench/observation.py observed_arrays": "asks",
+    "gemfi_bench/observation.py parts": "asks",
+    "gemfi_bench/observation.py _examples": "asks",
     "model.py Model.predict": "asks",
     "bundle/bundle.py Bundle.predict": "asks",
     "bundle/bundle.py Bundle.decide": "asks",
@@ -365,9 +366,9 @@ REVIEWED = {
     "training/checks.py _check_pass": "called by check_run",
     "training/checks.py _check_tokens": "called by check_run",
     "training/checks.py check_outliers": "made by _Trainer: is there an auxiliary split?",
-    "training/kept.py kept_features": "inputs to features, for _Trainer; labels and role stay",
-    "training/kept.py kept_features.of": "of kept_features",
-    "training/kept.py _name": "a checksum",
+    "training/feature_cache.py kept_features": "inputs to features; labels and role stay",
+    "training/feature_cache.py kept_features.of": "of kept_features",
+    "training/feature_cache.py _name": "a checksum",
     "training/fingerprint.py fingerprint": "made by _Trainer",
     "training/loop.py _Trainer.__init__": "made by fit, after check_run",
     "interop.py _Training.__init__": "made by lightning_module",
@@ -387,15 +388,15 @@ READERS = {
     "demo/runner.py": "judges, after training",
     "runs/work.py evaluate_run": "judges",
     "runs/work.py _outside": "judges",
-    "bench/evaluate.py": "judges",
-    "bench/estimate.py": "counts inputs to be judged",
-    "bench/results.py": "names of sets, not data",
-    "bench/bench.py _check_sets": "names of sets, not data",
-    "bench/bench.py Bench.done": "names of sets, not data",
-    "bench/bench.py Bench._begin": "names of sets, not data",
-    "bench/bench.py Bench._sets": "checksums, to refuse other data than those of the records",
-    "bench/shift.py": "corrupts what is judged",
-    "data/frozen/task.py": "reads a split when it is asked for",
+    "gemfi_bench/evaluate.py": "judges",
+    "gemfi_bench/estimate.py": "counts inputs to be judged",
+    "gemfi_bench/results.py": "names of sets, not data",
+    "gemfi_bench/runner.py _check_sets": "names of sets, not data",
+    "gemfi_bench/runner.py Bench.done": "names of sets, not data",
+    "gemfi_bench/runner.py Bench._begin": "names of sets, not data",
+    "gemfi_bench/runner.py Bench._sets": "checksums, to refuse other data",
+    "gemfi_bench/shift.py": "corrupts what is judged",
+    "gemfi_bench/frozen/task.py": "reads a split when it is asked for",
 }
 """File, and function where it matters -> why it reads `.test` or `.ood_test`."""
 
@@ -410,10 +411,18 @@ def functions() -> Iterator[tuple[str, str, ast.FunctionDef]]:
             inner = isinstance(child, ast.FunctionDef | ast.ClassDef)
             yield from walk(child, (*names, child.name) if inner else names)  # type: ignore[attr-defined]
 
-    for file in sorted(SOURCE.rglob("*.py")):
+    for file, shown in sources():
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for name, function in walk(tree, ()):
-            yield file.relative_to(SOURCE).as_posix(), name, function
+            yield shown, name, function
+
+
+def sources() -> Iterator[tuple[Path, str]]:
+    """The files of both packages, and what they are called here."""
+    for file in sorted(LIBRARY.rglob("*.py")):
+        yield file, file.relative_to(LIBRARY).as_posix()
+    for file in sorted(LABORATORY.rglob("*.py")):
+        yield file, file.relative_to(LABORATORY.parent).as_posix()
 
 
 def words(node: ast.AST | None) -> set[str]:
@@ -455,7 +464,7 @@ class TestSource:
     def test_no_alias_hides_a_split(self) -> None:
         """Types that are made of Split by assignment are all in TAKEN."""
         aliases = set()
-        for file in SOURCE.rglob("*.py"):
+        for file, _ in sources():
             for node in ast.parse(file.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.Assign) and "Split" in words(node.value):
                     aliases |= {t.id for t in node.targets if isinstance(t, ast.Name)}

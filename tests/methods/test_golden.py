@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from gemfi import scores
-from gemfi.methods import METHODS, PAPER_PRESETS, Batch, DataFacts, Head, Progress, gem_presets
+from gemfi.methods import METHODS, Batch, DataFacts, Head, Progress, gem_paper
 
 FILE = Path(__file__).with_name("golden") / "heads.npz"
 FEATURES, CLASSES, ROWS, OUTLIERS = 6, 4, 12, 4
@@ -33,15 +33,12 @@ def _add(name: str, method: str, config: object = None) -> None:
 
 
 for _name in METHODS:
-    if _name != "ensemble":  # whose features are those of all its members
+    if _name not in {"ensemble", "gem-paper"}:  # features of all members; every preset below
         _add(_name, _name)
-for _name, _config in PAPER_PRESETS.items():
-    _add(f"paper/{_name}", _name, _config)
-for _name, _preset in gem_presets.presets().items():
-    _add(f"paper/{_name}", "gem-fi", _preset.config)
-_ours = METHODS["gem-fi"].default_config()
-for _name, _config in gem_presets.ablation(_ours).items():
-    _add(f"ours/{_name}", "gem-fi", _config)
+for _name, _config in (gem_paper.PAPER_PRESETS | gem_paper.presets()).items():
+    _add(f"paper/{_name}", "gem-paper", _config)
+for _name, _config in gem_paper.ablation(gem_paper.OURS).items():
+    _add(f"ours/{_name}", "gem-paper", _config)
 
 
 def inputs() -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from gemfi.backbones import Blueprint
 from gemfi.data.columns import Columns
 from gemfi.errors import InputError
 from gemfi.methods import method
+from gemfi.methods.upgrade import upgraded
 
 LARGEST_SAMPLE: Final = 1 << 26
 """Numbers of one input, which nothing else in a file may bound: a quarter of a gigabyte."""
@@ -72,8 +73,9 @@ class Description:
         """The inverse; anything that is not known is refused by name."""
         if not isinstance(plain.get("method"), str):
             raise InputError(f"{where}: field method is missing")
-        kind = type(method(plain["method"]).default_config())
-        found = from_plain(cls, plain, where, config=kind)
+        name, config = upgraded(plain["method"], plain.get("config"))
+        kind = type(method(name).default_config())
+        found = from_plain(cls, {**plain, "method": name, "config": config}, where, config=kind)
         found.check(where)
         return found
 

@@ -25,6 +25,7 @@ from gemfi.bundle.saving import CALIBRATION, MODEL, POLICY, QUANTILES, REFERENCE
 from gemfi.decisions import Policy, Readings
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import method
+from gemfi.methods.upgrade import BUFFERS
 from gemfi.model import Model, build_model
 from gemfi.randomness import forked_generator
 
@@ -98,17 +99,23 @@ def _device(device: torch.device | str) -> torch.device:
         raise InputError(f"cannot load to the device {str(device)!r}: {reason}") from error
 
 
+def _today(tensors: Mapping[str, T]) -> dict[str, T]:
+    """Without the tensors that heads no longer have."""
+    gone = {f"head.{name}" for name in BUFFERS}
+    return {name: tensor for name, tensor in tensors.items() if name not in gone}
+
+
 def _folder() -> Any:
     return resources.files("gemfi") / "bundle" / "models"
 
 
 def _loaded(container: Container, backbone: nn.Module | None, device: torch.device) -> Bundle:
     info = Description.from_plain(container.header, "header")
-    shapes = _below(container.shapes, MODEL)
+    shapes = _today(_below(container.shapes, MODEL))
     model = _without_numbers(info, backbone, shapes)
     _check_fit(model, shapes)
     tensors = container.tensors()
-    weights = _below(tensors, MODEL)
+    weights = _today(_below(tensors, MODEL))
     _check_values(model, weights)
     _allocate(model)
     model.load_state_dict(weights)

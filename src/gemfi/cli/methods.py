@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from gemfi.detectors import DETECTORS, DetectorInfo
 from gemfi.methods import METHODS, MethodInfo
-from gemfi.methods.gem_presets import presets
+from gemfi.methods.gem_paper import meaning, presets
 
 _WIDTH = 100
 _INDENT = 2 + max(map(len, (*METHODS, *DETECTORS)))
@@ -28,7 +28,7 @@ def methods() -> None:
     print("\n\nDetectors, on a trained model: gemfi evaluate RUN --detectors NAME ...\n")
     print("\n\n".join(_detector(each.info) for each in DETECTORS.values()))
     print("\n\nPresets of the GEM family: gemfi train TASK --method gem-fi --preset NAME\n")
-    print("\n".join(_preset(name, each.stands_for) for name, each in presets().items()))
+    print("\n".join(_preset(name, meaning(name)) for name in presets()))
 
 
 def method_table() -> str:
@@ -68,7 +68,7 @@ def detector_table() -> str:
 
 def preset_table() -> str:
     """A row a preset, in Markdown."""
-    rows = ((f"`{name}`", each.stands_for) for name, each in presets().items())
+    rows = ((f"`{name}`", meaning(name)) for name in presets())
     return _markdown(("preset", "what it is"), rows)
 
 

@@ -78,7 +78,7 @@ class Choices:
         checkpoint_steps: save every so many steps, so that a kill loses no more than these. The
             result is the same: a run that was begun can go on with another number.
         augmentation: of training images.
-        preset: of gem-fi, a row of the paper's ablation or related work: see gemfi methods.
+        preset: of gem-paper, a row of the paper's ablation or related work: see gemfi methods.
         outliers: another kind than the recipe's: none, vos as in the paper, halo with scrambled
             inputs as by default, or another kind alone.
         settings: fields of the method's configuration, such as fi_reg_weight=0.1

@@ -8,8 +8,9 @@ from gemfi.methods.cedl_plus import CEDLPlus, CEDLPlusConfig
 from gemfi.methods.daedl import DAEDL, DAEDLConfig
 from gemfi.methods.edl import EDL, EDLConfig
 from gemfi.methods.ensemble import Ensemble, EnsembleConfig
-from gemfi.methods.gem import GEM, GEMFI, GEMCore, GEMMix
-from gemfi.methods.gem_config import PAPER_PRESETS, PRESETS, GEMConfig
+from gemfi.methods.gem import GEM, GEMConfig
+from gemfi.methods.gem_paper import PAPER_PRESETS, GEMPaper, PaperConfig
+from gemfi.methods.gem_presets import GEMFI, PRESETS, GEMCore, GEMMix
 from gemfi.methods.i_edl import IEDL, IEDLConfig
 from gemfi.methods.mc_dropout import MCDropout, MCDropoutConfig, monte_carlo
 from gemfi.methods.postnet import PostNet, PostNetConfig
@@ -41,6 +42,7 @@ METHODS: dict[str, type[Head]] = {
         GEMCore,
         GEMMix,
         GEMFI,
+        GEMPaper,
     )
 }
 
@@ -75,11 +77,13 @@ __all__ = [
     "GEMConfig",
     "GEMCore",
     "GEMMix",
+    "GEMPaper",
     "Head",
     "IEDLConfig",
     "MCDropout",
     "MCDropoutConfig",
     "MethodInfo",
+    "PaperConfig",
     "PostNet",
     "PostNetConfig",
     "PriorNetworkConfig",

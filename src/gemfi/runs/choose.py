@@ -12,7 +12,7 @@ from gemfi.backbones import input_options, parameters
 from gemfi.data import Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import InputError
-from gemfi.methods import METHODS, PAPER_PRESETS, gem_presets, method
+from gemfi.methods import METHODS, gem_paper, method
 from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
 from gemfi.runs.spec import OwnData, RunSpec, find_task
 from gemfi.training import TrainConfig
@@ -82,7 +82,7 @@ def make_spec(
         recipe: what to begin with; None for the one of `matched_recipe`, the same for all methods.
         backbone: another backbone than the recipe's.
         options: texts `name=value` for the backbone.
-        preset: a name in `gem_presets.presets()`, for gem-fi.
+        preset: a name in `gem_paper.presets()`, for gem-paper.
         outliers: another kind than the recipe's, with the settings that go with it.
         settings: texts `name=value` for the method's configuration.
         head: a whole configuration of the method, in place of preset, outliers and settings.
@@ -146,9 +146,9 @@ def _head(
     head = method(method_name).default_config()
     head = replace(head, **recipe.head) if recipe.head else head
     if preset is not None:
-        if method_name != "gem-fi":
-            raise InputError(f"--preset {preset} is one of gem-fi, not of {method_name}")
-        head = gem_presets.preset(preset, head if recipe.head else PAPER_PRESETS["gem-fi"])
+        if method_name != "gem-paper":
+            raise InputError(f"--preset {preset} is one of gem-paper, not of {method_name}")
+        head = gem_paper.preset(preset, head)
     head = head if outliers is None else _with_outliers(head, method_name, outliers)
     head = with_settings(head, settings, "--set")
     if outliers not in (None, "none") and not getattr(head, "takes_outliers", True):

@@ -20,7 +20,7 @@ from gemfi.data import TASKS, Task
 from gemfi.data.normalisation import Normalisation
 from gemfi.data.own import task_from_path
 from gemfi.errors import InputError
-from gemfi.methods import GEMConfig, method
+from gemfi.methods import method
 from gemfi.model import Model, build_model
 from gemfi.outliers import NONE
 from gemfi.randomness import forked_generator
@@ -114,7 +114,7 @@ class RunSpec:
                 "kind, or call fit(auxiliary=...)"
             )
         options = dict(self.backbone_options)
-        if isinstance(head, GEMConfig) and head.sn and "spectral" in parameters(self.backbone):
+        if getattr(head, "sn", False) and "spectral" in parameters(self.backbone):
             options.setdefault("spectral", SOFT)  # as build_model has it
         # through plain values, so that 15 and 15.0 are one setting
         object.__setattr__(self, "head", None if head is None else _checked(head, "head"))

@@ -98,7 +98,7 @@ def _gate(row: str, group: str) -> Tests:
         parts = [
             _follows(row, group, "part/gate", "part/distance", "gate and distance", positive=False)
         ]
-        kinds = {run.spec["head"]["gate"] for run in results.runs(row, group)}
+        kinds = {run.spec["head"].get("gate", "energy") for run in results.runs(row, group)}
         if kinds != {"energy"}:
             parts.append(
                 _follows(row, group, "part/gate", "score/energy", "gate and energy", positive=False)

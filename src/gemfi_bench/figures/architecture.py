@@ -7,15 +7,15 @@ and the switches of a model that is built from the specification in a record.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.figure import Figure
 
 from gemfi._drawing import styled
 from gemfi.errors import InputError, MissingDataError
 from gemfi.methods.daedl import DAEDL
-from gemfi.methods.gem import GEM
-from gemfi.methods.gem_config import Space
+from gemfi.methods.gem import CLIP, GEM
+from gemfi.methods.gem_paper import as_paper
 from gemfi.model import Model
 from gemfi.outliers import OutlierConfig
 from gemfi.runs import RunSpec, find_task
@@ -82,7 +82,7 @@ def _outliers(config: OutlierConfig, row: int) -> tuple[dict[str, Box], list[Arr
     return {"outliers": box}, [Arrow("outliers", "z", dashed=True)]
 
 
-def _space(space: Space) -> str:
+def _space(space: str) -> str:
     return "unit-norm z" if space == "unit" else "raw z"
 
 
@@ -140,7 +140,8 @@ class _GEMDiagram:
     """Collects the boxes of a GEM head, row by row, as far as its configuration has them."""
 
     def __init__(self, model: Model, head: GEM) -> None:
-        self.model, self.head, self.config = model, head, head.config
+        self.model, self.head, self.config = model, head, as_paper(head.config)
+        self.gate = getattr(head, "gate", None)
         present = {
             "router": head.router is not None,
             "energy": head.energy is not None,
@@ -177,15 +178,15 @@ class _GEMDiagram:
             return
         lines = [sizes_line(head.router), norms_line(head.router), self._energy_space()]
         self._module("router", _box("router", _MODULE, (row, row), lines, "learned"))
-        softmax = r"$\pi = \mathrm{softmax}$" + f" ({config.components})"
+        softmax = r"$\pi = \mathrm{softmax}$" + f" ({config.num_components})"
         self.boxes["weights"] = _box("weights π", _SIGNAL, (row, row), [softmax])
         self.arrows.append(Arrow("router", "weights", row))
 
     def _fisher(self) -> None:
         """The Fisher terms; one head has no weights to modulate."""
         config, mixed = self.config, "weights" in self.boxes
-        lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg else []
-        if config.fi_mod and mixed:
+        lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg_weight else []
+        if config.fi_mod_strength and mixed:
             lines.append(f"modulates π by {config.fi_mod_strength:g}")
         if not lines:
             return
@@ -195,7 +196,8 @@ class _GEMDiagram:
             self.arrows.append(Arrow("fisher", below, dashed=True))
 
     def _energy(self, row: int) -> None:
-        head, config = self.head, self.config
+        head: Any = self.head
+        config = self.config
         if head.energy is None:
             return
         lines = [
@@ -211,11 +213,10 @@ class _GEMDiagram:
 
     def _energy_space(self) -> str | None:
         """What energy, gate and router see, where it is not z itself."""
-        is_unit = "unit" in (self.config.energy_space, self.config.feature_space)
-        return _space("unit") if is_unit else None
+        return _space("unit")
 
     def _gate(self, row: int) -> None:
-        gate, config = self.head.gate, self.config
+        gate, config = self.gate, self.config
         if gate is None:
             lines = [r"$s = \sigma((a - E)/b)$", "one for all classes"]
             box = _box("gate: energy", _SIGNAL, (row, row), lines, "fitted")
@@ -231,8 +232,8 @@ class _GEMDiagram:
             self.arrows.append(Arrow("gate", "alpha"))
 
     def _heads(self, row: int) -> None:
-        config, count = self.config, self.config.components
-        temperature = "T learned" if config.temperature_learned else "T fixed"
+        config, count = self.config, self.config.num_components
+        temperature = "T learned"
         lines = [
             sizes_line(self.head.heads),
             norms_line(self.head.heads),
@@ -241,14 +242,14 @@ class _GEMDiagram:
         title = "one head" if count == 1 else f"{count} heads"
         self._module("heads", _box(title, _MODULE, (row, row), lines, "learned", stack=count))
         mode = config.gate if "gate" in self.boxes else "none"
-        lines = [_ALPHA[mode], f"|u| ≤ {config.clip:g}, ε = {power(config.epsilon)}"]
+        lines = [_ALPHA[mode], f"|u| ≤ {CLIP:g}, ε = {power(1e-8)}"]
         title = "α" if count == 1 else "α of each head"
         self.boxes["alpha"] = _box(title, _SIGNAL, (row, row), lines, stack=count)
         self.arrows.append(Arrow("heads", "alpha", row))
 
     def _belief(self, row: int) -> None:
         """The mixture, from the first row to that of the heads, and what comes out of it."""
-        single = self.config.components == 1
+        single = self.config.num_components == 1
         line = r"$\mathrm{Dir}(\alpha)$" if single else r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
         title = "Dirichlet" if single else "mixture"
         self.boxes["belief"] = _box(title, _BELIEF, (0, row), [line])
@@ -274,8 +275,6 @@ class _GEMDiagram:
 
     def _density(self, row: int) -> None:
         density, scaler = self.head.density, self.head.scaler
-        if density is None:
-            return
         lines = [
             f"{self.head.num_classes} Gaussians",
             "one covariance" if density.tied else f"shrinkage {density.shrinkage:g}",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gemfi.methods import PRESETS, GEMConfig
-from gemfi.methods.gem_presets import SWITCHES, ablation
+from gemfi._config import to_plain
+from gemfi.methods import PRESETS
+from gemfi.methods.gem_paper import OURS, SWITCHES, PaperConfig, ablation, switches
 from gemfi_bench.grid import ABLATION, ABLATION_OURS
 from gemfi_bench.results import Results, of_test
 from gemfi_bench.table import Cell, Column, Table
@@ -45,7 +46,7 @@ def our_settings(results: Results) -> Table:
         "of its own here, as SN and UNC are off in it."
     )
     title = "Ablation with the settings of GEM-FI here"
-    configs = ablation(PRESETS["gem-fi"])
+    configs = ablation(OURS)
     group, why = ABLATION_OURS, "sweeps.ablation_ours"
     return _table(results, "table5-ours", title, group, why, configs, note)
 
@@ -56,7 +57,7 @@ def _table(
     title: str,
     group: str,
     why: str,
-    configs: Mapping[str, GEMConfig],
+    configs: Mapping[str, PaperConfig],
     note: str,
 ) -> Table:
     sources = [
@@ -96,8 +97,8 @@ def _rate_note(results: Results) -> str:
     return "The learning rate of every row is the one that was chosen for gem-fi here."
 
 
-def _switches(results: Results, source: Origin, configs: Mapping[str, GEMConfig]) -> list[Cell]:
+def _switches(results: Results, source: Origin, configs: Mapping[str, PaperConfig]) -> list[Cell]:
     """Ticks by what was run; before that, by what is planned."""
     for run in source.runs(results):
-        return [bool(setting(run, "head", switch)) for switch in SWITCHES]
-    return [bool(getattr(configs[source.row], switch)) for switch in SWITCHES]
+        return list(switches(setting(run, "head")).values())
+    return list(switches(to_plain(configs[source.row])).values())

@@ -149,7 +149,7 @@ def _single(results: Results, source: Origin) -> bool:
     if results.method(source.row, source.group) == "gem-core":
         return True
     heads = [run.spec["head"] for run in source.runs(results)]
-    return any(not each["mix"] or each["num_components"] == 1 for each in heads)
+    return any(head["num_components"] == 1 for head in heads)
 
 
 def _set_rows(

@@ -132,44 +132,40 @@ def _kl(run: RunRecord, classes: int | None) -> str | None:
 
 def _fisher(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "fi_reg" not in head:
+    if "fi_reg_weight" not in head:
         return None
-    values = [
-        short(head[name]) if head[switch] else "off"
-        for switch, name in (("fi_reg", "fi_reg_weight"), ("fi_mod", "fi_mod_strength"))
-    ]
+    weights = (head["fi_reg_weight"], head["fi_mod_strength"])
+    values = [short(weight) if weight else "off" for weight in weights]
     return " / ".join(dict.fromkeys(values))
 
 
 def _heads(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "mix" not in head:
-        return None
-    return str(head["num_components"] if head["mix"] else 1)
+    return str(head["num_components"]) if "num_components" in head else None
 
 
 def _gate(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "gate" not in head:
+    if "num_components" not in head:
         return None
-    return str(head["gate"]) if head["core"] else "off"
+    return str(head.get("gate", "energy")) if head.get("core", True) else "off"
 
 
 def _bounds(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if not head.get("core") or head["gate"] == "energy":
+    if not head.get("core") or head.get("gate", "energy") == "energy":
         return None
     return f"{short(head['gate_low'])}, {short(head['gate_high'])}"
 
 
 def _temperature(run: RunRecord, _classes: int | None) -> str | None:
     head = run.spec["head"] or {}
-    if "temperature_learned" not in head:
+    if "num_components" not in head:
         return None
-    start = head["temperature"]
+    start = head.get("temperature")
     if start is None:
-        start = 0.2 if head["feature_space"] == "unit" else 1.0
-    return f"{short(start)}, {'learned' if head['temperature_learned'] else 'fixed'}"
+        start = 0.2 if head.get("feature_space") == "unit" else 1.0
+    return f"{short(start)}, learned"
 
 
 def _outliers(run: RunRecord, _classes: int | None) -> str | None:

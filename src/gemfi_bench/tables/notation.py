@@ -46,7 +46,7 @@ SYMBOLS: Final = (
     Symbol(
         "s_c",
         "gate: the paper's for each class, on probabilities; ours σ(−E), on the evidence",
-        ("belief.Belief.log_gate", "methods.gem_config.GEMConfig.gate"),
+        ("belief.Belief.log_gate", "methods.gem_paper.PaperConfig.gate"),
     ),
     Symbol(
         "ρ(z)", "density scaler of the evidence", ("belief.Belief.log_rho", "density.DensityScaler")
@@ -65,39 +65,39 @@ SYMBOLS: Final = (
     Symbol(
         "T",
         "temperature of the heads, which the paper's list omits",
-        ("methods.gem_config.GEMConfig.temperature",),
+        ("methods.gem_paper.PaperConfig.temperature",),
     ),
     Symbol(
         "λ_KL",
         "weight of the KL to the uniform Dirichlet",
-        ("methods.gem_config.GEMConfig.kl_weight",),
+        ("methods.gem.GEMConfig.kl_weight",),
     ),
     Symbol(
         "λ_FI",
         "weight of the Fisher penalty, strength of the modulation",
         (
-            "methods.gem_config.GEMConfig.fi_reg_weight",
-            "methods.gem_config.GEMConfig.fi_mod_strength",
+            "methods.gem.GEMConfig.fi_reg_weight",
+            "methods.gem.GEMConfig.fi_mod_strength",
         ),
     ),
     Symbol(
         "λ_EBM, m",
         "weight of the energy's term, and its margin",
-        ("methods.gem_config.GEMConfig.ebm_weight", "methods.gem_config.GEMConfig.ebm_margin"),
+        ("methods.gem.GEMConfig.ebm_weight", "methods.gem_paper.PaperConfig.ebm_margin"),
     ),
     Symbol(
         "λ_UNC, β_id, β_ood",
         "weights of the entropy terms",
         (
-            "methods.gem_config.GEMConfig.unc_weight",
-            "methods.gem_config.GEMConfig.unc_id",
-            "methods.gem_config.GEMConfig.unc_outlier",
+            "methods.gem_paper.PaperConfig.unc_weight",
+            "methods.gem_paper.PaperConfig.unc_id",
+            "methods.gem_paper.PaperConfig.unc_outlier",
         ),
     ),
     Symbol(
         "τ, ε",
         "clip of the logits, floor of α",
-        ("methods.gem_config.GEMConfig.clip", "methods.gem_config.GEMConfig.epsilon"),
+        ("methods.gem.CLIP", "methods.gem.LOG_EPSILON"),
     ),
 )
 """Those of the paper's list in its order, then others that the text uses."""

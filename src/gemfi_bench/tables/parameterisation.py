@@ -10,7 +10,9 @@ import torch
 
 from gemfi.density import RhoKind
 from gemfi.errors import InputError
-from gemfi.methods import DAEDL, GEMConfig
+from gemfi.methods import DAEDL, GEMConfig, PaperConfig
+from gemfi.methods.gem import CLIP
+from gemfi.methods.gem_paper import as_paper
 from gemfi.runs import RunSpec
 from gemfi_bench.grid import ABLATION, FULL, MAIN
 from gemfi_bench.results import Results
@@ -105,7 +107,7 @@ def _form(results: Results, source: Origin) -> Form | None:
             head = RunSpec.from_plain(run.spec).head
         except InputError as error:
             raise Unavailable(f"a record is of another version of the code: {error}") from error
-        return gem_form(head) if isinstance(head, GEMConfig) else daedl_form()
+        return gem_form(as_paper(head)) if isinstance(head, GEMConfig) else daedl_form()
     return None
 
 
@@ -124,68 +126,64 @@ def daedl_form() -> Form:
     )
 
 
-def gem_form(config: GEMConfig) -> Form:
+def gem_form(config: PaperConfig) -> Form:
     """Of a GEM configuration."""
-    mixture = config.components > 1
+    mixture = config.num_components > 1
     return Form(
         logits=_logits(config),
         concentration=_concentration(config),
         mean=_mean(config),
         evidence=_evidence(config),
-        heads=f"K = {config.components}",
+        heads=f"K = {config.num_components}",
         penalty=_penalty(config, mixture=mixture),
         modulation=(
             f"π_k ∝ π_k exp({short(config.fi_mod_strength)}·(1 − FI_k/Σ_i FI_i)), in training only"
-            if config.fi_mod and mixture
+            if config.fi_mod_strength and mixture
             else "not used"
         ),
     )
 
 
-def _index(config: GEMConfig) -> str:
-    return "kc" if config.components > 1 else "c"
+def _index(config: PaperConfig) -> str:
+    return "kc" if config.num_components > 1 else "c"
 
 
-def _logits(config: GEMConfig) -> str:
-    head = "h_k" if config.components > 1 else "h"
+def _logits(config: PaperConfig) -> str:
+    head = "h_k" if config.num_components > 1 else "h"
     space = "z/‖z‖" if config.feature_space == "unit" else "z"
-    start = short(config.initial_temperature)
-    learned = f"T learned from {start}" if config.temperature_learned else f"T = {start}"
-    return f"{head}({space})/T, {learned}"
+    start = short(config.start_temperature)
+    return f"{head}({space})/T, T learned from {start}"
 
 
-def _concentration(config: GEMConfig) -> str:
+def _concentration(config: PaperConfig) -> str:
     gate = config.gate if config.core else None
     logit = f"u_{_index(config)}"
     inner = f"s_c·{logit}" if gate == "logit" else logit
-    text = f"exp(clip({inner}, ±{config.clip:g}))"
-    if gate == "evidence":
-        text = f"s_c·{text}"
-    if config.epsilon:
-        text += f" + {short(config.epsilon)}"
+    text = f"exp(clip({inner}, ±{CLIP:g}))"
+    text += f" + {short(1e-8)}"
     if gate == "energy":
         return f"s·({text}), s = σ((a − E)/b); in training s = σ(−E)"
     return text
 
 
-def _mean(config: GEMConfig) -> str:
-    text = "Σ_k π_k α_kc / Σ_j α_kj" if config.components > 1 else "α_c / Σ_j α_j"
+def _mean(config: PaperConfig) -> str:
+    text = "Σ_k π_k α_kc / Σ_j α_kj" if config.num_components > 1 else "α_c / Σ_j α_j"
     if config.core and config.gate == "prob":
         bounds = f"[{short(config.gate_low)}, {short(config.gate_high)}]"
         return f"∝ s_c · {text}, s_c in {bounds}"
     return text
 
 
-def _evidence(config: GEMConfig) -> str:
-    total = "Σ_k π_k Σ_c α_kc" if config.components > 1 else "Σ_c α_c"
+def _evidence(config: PaperConfig) -> str:
+    total = "Σ_k π_k Σ_c α_kc" if config.num_components > 1 else "Σ_c α_c"
     if config.rho == "none":
         return total
-    power = "" if config.rho == "minmax" else f", to the power of {short(config.rho_power)}"
+    power = "" if config.rho == "minmax" else f", to the power of {short(1.2)}"
     return f"ρ(z) · {total}, ρ = {_RHO[config.rho]}{power}, at least {short(config.rho_floor)}"
 
 
-def _penalty(config: GEMConfig, *, mixture: bool) -> str:
-    if not config.fi_reg:
+def _penalty(config: PaperConfig, *, mixture: bool) -> str:
+    if not config.fi_reg_weight:
         return "not used"
     weight = short(config.fi_reg_weight)
     return f"{weight} · Σ_k π_k FI_k" if mixture else f"{weight} · FI"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gemfi._config import to_plain
 from gemfi.methods import METHODS, PRESETS
-from gemfi.methods.gem_presets import preset
+from gemfi.methods.gem_paper import preset, switches
 from gemfi_bench.grid import MAIN, RELATED
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
@@ -76,16 +76,15 @@ def related_work(results: Results) -> Table:
 
 def ticks(method: str, head: Mapping[str, Any]) -> tuple[bool, ...]:
     """The cells of a method, from its configuration as JSON values."""
-    heads = head.get("num_components", 1) if head.get("mix") else 1
-    fisher = bool(head.get("fi_reg") or head.get("fi_mod"))
-    learned_energy = head.get("ebm") or (head.get("core") and head.get("gate") != "energy")
+    on = switches(head)
+    learned_energy = on["ebm"] or (on["core"] and head.get("gate", "energy") != "energy")
     return (
         bool(learned_energy) or method in _LEARNED_DENSITY,
         METHODS[method].info.passes == 1,
-        heads > 1 or method in _SEVERAL,
-        bool(head.get("core")),
-        fisher and heads > 1,
-        bool(head.get("fi_reg")) or method in _FISHER_LOSS,
+        on["mix"] or method in _SEVERAL,
+        on["core"],
+        on["mix"] and (on["fi_reg"] or on["fi_mod"]),
+        on["fi_reg"] or method in _FISHER_LOSS,
         _shown_outliers(head),
     )
 
@@ -93,7 +92,8 @@ def ticks(method: str, head: Mapping[str, Any]) -> tuple[bool, ...]:
 def _shown_outliers(head: Mapping[str, Any]) -> bool:
     """Whether there are outliers and, in GEM, a term that sees them."""
     kind = (head.get("outliers") or {}).get("kind", "none")
-    seen = head["ebm"] or head["unc"] or head["repulsion"] > 0 if "ebm" in head else True
+    on = switches(head)
+    seen = on["ebm"] or on["unc"] if "fi_reg_weight" in head else True
     return bool(kind != "none" and seen)
 
 
