@@ -390,3 +390,18 @@ def test_the_package_and_its_commands_import_without_the_extras() -> None:
     done = run(sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"  # both take long to import, and few commands need them
+
+
+def test_the_front_door_has_few_names_and_leaks_no_module() -> None:
+    code = (
+        "import gemfi, sys\n"
+        "early = [name for name in sys.modules if name.partition('.')[0] in ('torch', 'sklearn')]\n"
+        "assert not early, early\n"
+        "assert len(gemfi.__all__) <= 25, len(gemfi.__all__)\n"
+        "assert dir(gemfi) == sorted(gemfi.__all__)\n"
+        "modules = [name for name in dir(gemfi) if type(getattr(gemfi, name)) is type(sys)]\n"
+        "assert not modules, modules\n"
+        "assert gemfi.scores.evidence and gemfi.metrics.auroc  # the rest has an address\n"
+        "assert not hasattr(gemfi, 'nothing')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
