@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from functools import partial
 from typing import Any, Final
 
 from gemfi.data import Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.errors import InputError
-from gemfi.methods import PAPER_PRESETS, PaperConfig, method
+from gemfi.methods import PAPER_PRESETS, PRESETS, PaperConfig, method
 from gemfi.outliers import VOS
 from gemfi.runs.choose import Recipe, make_spec
 from gemfi.runs.spec import RunSpec, find_task
@@ -37,7 +36,11 @@ def paper_recipe(method_name: str, dataset: str) -> Recipe:
     name = method(method_name).info.name
     _check_dataset(dataset)
     if name not in OWN:
-        raise InputError(f"{name} has no recipe of its own; use the recipe matched")
+        raise InputError(
+            f"{name} has no recipe of its own: it is this project's, and the paper's is gem-paper"
+            if name in PRESETS
+            else f"{name} has no recipe of its own; use the recipe matched"
+        )
     return OWN[name](dataset)
 
 
@@ -324,8 +327,8 @@ def gem_config(preset: str, dataset: str, *, released: bool = False) -> PaperCon
     return replace(config, **changes)
 
 
-def _gem(preset: str, dataset: str) -> Recipe:
-    config = gem_config(preset, dataset)
+def _gem(dataset: str) -> Recipe:
+    config = gem_config("gem-fi", dataset)
     whole = {each.name: getattr(config, each.name) for each in fields(config)}
     return replace(_GEM[dataset], head=whole)
 
@@ -343,6 +346,6 @@ OWN: Final[Mapping[str, Callable[[str], Recipe]]] = {
     "kl-pn": _prior_network,
     "rkl-pn": _prior_network,
     "cedl-plus": _cedl_plus,
-    **{preset: partial(_gem, preset) for preset in PAPER_PRESETS},
+    "gem-paper": _gem,
 }
 """Method -> its recipe for a data set."""

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gemfi._config import to_plain
 from gemfi.data import two_moons
 from gemfi.errors import InputError
-from gemfi.methods import GEMFI, PAPER_PRESETS, PRESETS, Batch, Progress
-from gemfi.methods.gem_presets import SWITCHES, ablation, preset, presets
+from gemfi.methods import PAPER_PRESETS, Batch, GEMPaper, Progress
+from gemfi.methods.gem_paper import OURS, SWITCHES, ablation, meaning, preset, presets, switches
 from gemfi.runs import make_spec
 from gemfi_bench.recipes import gem_config
 
@@ -31,9 +32,11 @@ TABLE = [
 
 def test_the_rows_are_the_papers() -> None:
     rows = ablation()
-    on = [{name for name in SWITCHES if getattr(config, name)} for config in rows.values()]
+    plain = [switches(to_plain(config)) for config in rows.values()]
+    on = [{name for name in SWITCHES if found[name]} for found in plain]
     assert on == TABLE
-    same = dict.fromkeys(SWITCHES, False)
+    off = {"fi_reg_weight": 0.0, "fi_mod_strength": 0.0, "ebm_weight": 0.0, "unc_weight": 0.0}
+    same = {"sn": False, "core": False, "num_components": 1, **off}
     assert {replace(config, **same) for config in rows.values()} == {
         replace(PAPER_PRESETS["gem-fi"], **same)
     }
@@ -41,7 +44,7 @@ def test_the_rows_are_the_papers() -> None:
 
 
 def test_our_own_configuration_has_an_ablation_too() -> None:
-    rows = ablation(PRESETS["gem-fi"])
+    rows = ablation(OURS)
     assert all(config.gate == "energy" and config.sizes == "linear" for config in rows.values())
 
 
@@ -49,7 +52,7 @@ def test_our_own_configuration_has_an_ablation_too() -> None:
 def test_each_preset_trains_and_no_two_agree(name: str) -> None:
     def loss(which: str) -> torch.Tensor:
         torch.manual_seed(0)
-        head = GEMFI(6, 3, replace(preset(which), dropout=0.0)).double()
+        head = GEMPaper(6, 3, replace(preset(which), dropout=0.0)).double()
         torch.manual_seed(1)
         outliers = torch.randn(4, 6).double() if head.takes_outliers else None
         batch = Batch(torch.randn(8, 6).double(), torch.randint(3, (8,)), outliers)
@@ -66,11 +69,11 @@ def test_each_preset_trains_and_no_two_agree(name: str) -> None:
 def test_related_work_says_what_it_stands_for() -> None:
     names = ("dirichlet-mixture", "gated-dirichlet")
     mixture, gated = map(preset, names)
-    assert mixture.components == 3
+    assert mixture.num_components == 3
     assert not mixture.has_energy
-    assert gated.components == 1
+    assert gated.num_components == 1
     assert gated.core
-    assert all("stands for" in presets()[name].stands_for for name in names)
+    assert all("stands for" in meaning(name) for name in names)
 
 
 def test_an_unknown_preset_lists_the_known_ones() -> None:
@@ -86,7 +89,9 @@ def test_the_switches_come_on_top_of_a_data_sets_own_values() -> None:
 
 def test_a_preset_from_the_command_line() -> None:
     task = two_moons()
-    spec = make_spec("two-moons", "gem-fi", task, preset="ablation-mix", settings=["clip=9"])
-    assert spec.head == replace(preset("ablation-mix"), clip=9.0)
-    with pytest.raises(InputError, match="--preset ablation-mix is one of gem-fi, not of edl"):
+    spec = make_spec(
+        "two-moons", "gem-paper", task, preset="ablation-mix", settings=["ebm_margin=9"]
+    )
+    assert spec.head == replace(preset("ablation-mix"), ebm_margin=9.0)
+    with pytest.raises(InputError, match="--preset ablation-mix is one of gem-paper, not of edl"):
         make_spec("two-moons", "edl", task, preset="ablation-mix")
