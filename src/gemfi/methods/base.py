@@ -2,7 +2,7 @@
 
 A head turns features into a `Belief`, and a batch into named loss terms. The training loop knows
 nothing else of a method. To add one, write a file beside this with a `Head` in the order `info`,
-`__init__`, `forward`, `objective` (and `default_config`, if it has choices), and list it in
+`__init__`, `forward`, `objective` (and `config_class`, if it has choices), and list it in
 `METHODS` (`methods/__init__.py`).
 """
 
