@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,8 @@ from gemfi._config import (
     with_settings,
 )
 from gemfi.errors import InputError
-from gemfi.methods import GEMConfig
+from gemfi.methods import EDLConfig
+from gemfi.outliers import VOS
 
 # ---------------------------------------------------------------- checks of settings
 
@@ -168,10 +169,11 @@ def test_settings_reach_inside_and_take_the_type_of_the_field() -> None:
     assert FULL.count == 3
 
 
-def test_the_outliers_of_gem_are_set_by_a_dotted_name() -> None:
-    config = with_settings(GEMConfig(), ["outliers.kind=none", "ebm_clip=none"], "--set")
-    assert config.outliers.kind == "none"
-    assert config.ebm_clip is None
+def test_the_outliers_of_a_method_are_set_by_a_dotted_name() -> None:
+    start = EDLConfig(outliers=VOS, kl_weight=0.5)
+    config = with_settings(start, ["outliers.kind=none", "kl_weight=none"], "--set")
+    assert config == EDLConfig(outliers=replace(VOS, kind="none"))
+    assert config.kl_weight is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import math
-import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -215,7 +214,6 @@ def _hint(name: str, known: Mapping[str, Any]) -> str:
 
 SEEDS = 2**63 - 1
 """How many seeds there are."""
-_LARGEST: Final = sys.float_info.max
 
 
 def check_seed(name: str, value: object) -> None:
@@ -245,7 +243,7 @@ def check_number(
         raise InputError(f"{name} must be a number, got {value!r}")
     inside = least <= value <= most
     inside = inside and (above is None or value > above) and (below is None or value < below)
-    if not (inside and -_LARGEST <= value <= _LARGEST):
+    if not (inside and _is_finite(value)):
         named = {"at least": least, "at most": most, "above": above, "below": below}
         bounds = [
             f"{words} {bound:g}"
@@ -253,6 +251,13 @@ def check_number(
             if bound is not None and math.isfinite(bound)
         ]
         raise InputError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:

@@ -34,10 +34,10 @@ def evaluating(module: M, training: tuple[type[nn.Module], ...] = ()) -> M:
     if all(part.training == isinstance(part, training) for part in parts.values()):
         return module
     shared: dict[int, Any] = {}  # for deepcopy: what is not copied, by its id
-    for part in parts.values():
-        if not isinstance(part, torch.jit.ScriptModule):
-            _share(part, parts, shared)
-    for part in parts.values():
+    ours = [part for part in parts.values() if not isinstance(part, torch.jit.ScriptModule)]
+    for part in ours:
+        _share(part, parts, shared)
+    for part in ours:
         if (plain := part._modules.get("_orig_mod")) is not None:  # of what torch.compile returns
             shared[id(part)] = copy.deepcopy(plain, shared)
     twin = copy.deepcopy(module, shared)
