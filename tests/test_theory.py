@@ -10,7 +10,7 @@ import torch
 
 from gemfi.data import Task, line, two_moons
 from gemfi.errors import InputError
-from gemfi.methods import GEMFI, PAPER_PRESETS
+from gemfi.methods import PAPER_PRESETS, GEMPaper
 from gemfi.model import Model, build_model
 from gemfi.spectral import Spectral, spectral_norms
 from gemfi.training import TrainConfig, fit
@@ -22,7 +22,7 @@ CONFIG = replace(PAPER_PRESETS["gem-fi"], density_space="raw", rho_floor=0.0)
 def trained(task: Task, **changes: object) -> Model:
     torch.manual_seed(0)
     model = build_model(
-        "gem-fi",
+        "gem-paper",
         "mlp",
         2,
         config=replace(CONFIG, **changes),
@@ -64,7 +64,7 @@ def test_no_sampled_pair_violates_the_lipschitz_bound(space: str) -> None:
     task = two_moons(n=400)
     model = trained(task, feature_space=space)
     head = model.head
-    assert isinstance(head, GEMFI)
+    assert isinstance(head, GEMPaper)
     one, other = pairs(task.train.x, 4000)
     z, w = model.embed(one).double(), model.embed(other).double()
     radius = float(torch.cat([z, w]).norm(dim=1).min())
@@ -137,8 +137,8 @@ def test_rises_finds_what_passes_the_lowest_so_far() -> None:
 
 def test_where_there_is_no_bound_it_says_so() -> None:
     with pytest.raises(InputError, match="for the probability gate, got gate='logit'"):
-        theory.lipschitz_bound(GEMFI(4, 2, replace(CONFIG, gate="logit")))
+        theory.lipschitz_bound(GEMPaper(4, 2, replace(CONFIG, gate="logit")))
     with pytest.raises(InputError, match="no Lipschitz bound with batch norm"):
-        theory.lipschitz_bound(GEMFI(4, 2, replace(CONFIG, sizes="released")))
+        theory.lipschitz_bound(GEMPaper(4, 2, replace(CONFIG, sizes="released")))
     with pytest.raises(InputError, match="radius must be positive"):
-        theory.lipschitz_bound(GEMFI(4, 2), 0.0)
+        theory.lipschitz_bound(GEMPaper(4, 2), 0.0)

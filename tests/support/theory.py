@@ -64,8 +64,6 @@ def lipschitz_bound(head: GEM, radius: float = 1.0) -> float:
     signal = 1.0  # of z -> [z, σ(E(z))]
     if head.energy is not None:
         energy = perceptron_bound(head.energy)
-        if config.energy_tanh:
-            energy *= config.energy_desaturate
         signal = math.hypot(1.0, _SIGMOID * energy)
     heads = perceptron_bound(head.heads) * math.exp(-head.log_temperature.item())
     mixture = _SOFTMAX * heads

@@ -27,7 +27,7 @@ def methods() -> None:
     print("\n\n".join(_method(head.info) for head in METHODS.values()))
     print("\n\nDetectors, on a trained model: gemfi evaluate RUN --detectors NAME ...\n")
     print("\n\n".join(_detector(each.info) for each in DETECTORS.values()))
-    print("\n\nPresets of the GEM family: gemfi train TASK --method gem-fi --preset NAME\n")
+    print("\n\nPresets of the GEM family: gemfi train TASK --method gem-paper --preset NAME\n")
     print("\n".join(_preset(name, meaning(name)) for name in presets()))
 
 
