@@ -21,7 +21,6 @@ import gemfi
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SKIPS_ALLOWED = "skips-allowed.txt"
-MAX_LINES = 400
 
 
 def read(name: str) -> str:
@@ -178,15 +177,6 @@ def test_torch_is_pinned_without_a_local_version() -> None:
 
 
 # --- sizes -----------------------------------------------------------------------------------
-
-
-def test_no_source_file_is_too_long() -> None:
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
-        for path in (ROOT / "src" / "gemfi").rglob("*.py")
-    }
-    assert lengths
-    assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
 
 
 # --- CI runs what the README says ------------------------------------------------------------
