@@ -27,9 +27,10 @@ test: $(STAMP) ## Run the fast suite
 test-slow: $(STAMP) ## Run the slow suite: kills, long simulations
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
-lint: $(STAMP) ## Check style and formatting
+lint: $(STAMP) ## Check style, formatting and which module imports which
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	$(BIN)/lint-imports
 
 format: $(STAMP) ## Fix what can be fixed and format
 	$(BIN)/python -m ruff check --fix-only --quiet .

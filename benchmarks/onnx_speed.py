@@ -28,9 +28,7 @@ from gemfi import build_model
 from gemfi._text import aligned, file_size
 from gemfi.bundle import bundled
 from gemfi.data.inputs import InputSpec
-from gemfi.export import Deployed, quantised, to_onnx
-from gemfi.export.inputs import random_inputs
-from gemfi.export.packages import require
+from gemfi.export import Deployed, quantised, random_inputs, require, to_onnx
 from gemfi.methods.base import DataFacts
 
 BATCHES: Final = (1, 256)

@@ -30,8 +30,9 @@ from urllib.request import urlopen
 import numpy as np
 import torch
 
-from gemfi import Model, Role, Split, TrainConfig, build_model, fit
+from gemfi import Model, Split, TrainConfig, build_model, fit
 from gemfi.bundle import save
+from gemfi.data import Role
 from gemfi.serve.batching import Batcher
 
 SHAPE = (3, 32, 32)

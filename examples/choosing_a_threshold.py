@@ -2,7 +2,8 @@
 
 import torch
 
-from gemfi import Policy, TrainConfig, build_model, digits, fit
+from gemfi import Policy, TrainConfig, build_model, fit
+from gemfi.data import digits
 from gemfi.decisions import operating_points, plot_operating_points
 
 torch.manual_seed(0)

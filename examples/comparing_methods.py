@@ -2,7 +2,8 @@
 
 import torch
 
-from gemfi import METHODS, TrainConfig, build_model, digits, evaluate, fit
+from gemfi import METHODS, TrainConfig, build_model, evaluate, fit
+from gemfi.data import digits
 
 task = digits()
 config = TrainConfig(epochs=10, batch_size=32, learning_rate=5e-3)

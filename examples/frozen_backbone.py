@@ -3,8 +3,9 @@
 import torch
 from torch.nn import functional
 
-from gemfi import Split, TrainConfig, attach, digits, evaluate, fit
+from gemfi import Split, TrainConfig, attach, evaluate, fit
 from gemfi.bundle import bundled
+from gemfi.data import digits
 
 pretrained = bundled("mnist-gem-fi").model.backbone  # of MNIST; in your case a ViT, ...
 task = digits()  # other digits, of 8 x 8 pixels and written by others

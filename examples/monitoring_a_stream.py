@@ -2,7 +2,8 @@
 
 import torch
 
-from gemfi import Monitor, TrainConfig, build_model, digits, fit
+from gemfi import Monitor, TrainConfig, build_model, fit
+from gemfi.data import digits
 
 torch.manual_seed(0)
 task = digits()

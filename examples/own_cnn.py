@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from gemfi import TrainConfig, build_model, digits, evaluate, fit
+from gemfi import TrainConfig, build_model, evaluate, fit
+from gemfi.data import digits
 
 
 class Backbone(nn.Module):

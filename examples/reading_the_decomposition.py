@@ -2,7 +2,9 @@
 
 import torch
 
-from gemfi import TrainConfig, build_model, digits, fit, uncertainty
+from gemfi import TrainConfig, build_model, fit
+from gemfi.data import digits
+from gemfi.scores import uncertainty
 
 torch.manual_seed(0)
 task = digits()

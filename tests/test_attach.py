@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi import metrics, scores
-from gemfi.attach import attach
+from gemfi.attachment import attach
+from gemfi.backbones import Frozen, Tokens
 from gemfi.backbones.attached import pooled
-from gemfi.backbones.frozen import Frozen
-from gemfi.backbones.tokens import Tokens
 from gemfi.data import Role, Split, as_split
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
@@ -539,7 +538,7 @@ ALONE = """
 import sys
 sys.modules["transformers"] = None
 import torch
-from gemfi.attach import attach
+from gemfi.attachment import attach
 model = attach(torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3)))
 assert model.predict(torch.rand(2, 4)).probs().shape == (2, 3)
 assert not [name for name in sys.modules if name.split(".")[0] in {"timm", "torchvision"}]

@@ -34,7 +34,7 @@ import timm
 import torch
 import torchvision
 
-from gemfi.attach import attach
+from gemfi.attachment import attach
 from gemfi.data import as_split
 from gemfi.errors import InputError
 from gemfi.training import TrainConfig, fit

@@ -1,23 +1,45 @@
-"""Files on a full disk, whole or not at all and named in the error; JSON of strangers."""
+"""Files: whole or not at all, strict JSON, locks, and where data and runs live."""
 
 from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemfi._files import DEEPEST, appending, named, replacing, strict_json, write_atomically
-from gemfi.errors import WriteError
+from gemfi import TrainConfig, build_model, fit
+from gemfi._files import (
+    DEEPEST,
+    appending,
+    data_root,
+    hold_lock,
+    named,
+    replacing,
+    runs_root,
+    strict_json,
+    try_lock,
+    write_atomically,
+)
+from gemfi.data import two_moons
+from gemfi.errors import CheckpointError, InputError, WriteError
 from gemfi.scoring import writer
 from gemfi.training.features import GrowingFile
+from gemfi.training.run_dir import LOCK
 from gemfi_bench.record_file import write_arrays
 from support.disks import full_disk
+
+# ---------------------------------------------------------------- full disks and strict JSON
+
 
 LIMIT = 4096
 VALUES = st.recursive(
@@ -149,3 +171,97 @@ def test_what_nobody_can_use_is_refused(text: str | bytes, message: str) -> None
 
 def test_the_deepest_is_read() -> None:
     strict_json("[" * DEEPEST + "]" * DEEPEST)
+
+
+# ---------------------------------------------------------------- locks
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from gemfi._files import hold_lock
+with hold_lock(Path(sys.argv[1]), lambda: sys.exit("taken")):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def never() -> None:
+    pytest.fail("nobody else has the lock")
+
+
+def test_a_lock_that_is_taken_is_waited_for(tmp_path: Path) -> None:
+    path, told, entered = tmp_path / "lock", threading.Event(), threading.Event()
+
+    def second() -> None:
+        with hold_lock(path, told.set):
+            entered.set()
+
+    with hold_lock(path, never):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        assert told.wait(20)
+        assert not entered.wait(0.25)
+    waiting.join(20)
+    assert entered.is_set()
+
+
+def test_it_ends_with_the_block_and_with_an_error(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), hold_lock(tmp_path / "lock", never):
+            raise ZeroDivisionError
+    with try_lock(tmp_path / "lock") as mine:
+        assert mine
+
+
+def test_two_processes_do_not_train_in_one_folder_and_a_killed_one_frees_it(tmp_path: Path) -> None:
+    task = two_moons(n=40)
+    torch.manual_seed(0)
+    model = build_model("softmax", "mlp", 2, in_features=2, width=4, depth=1)
+    config = TrainConfig(epochs=1)
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / LOCK)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(CheckpointError, match="another process is training in"):
+            fit(model, task.train, None, config, run_dir=tmp_path, progress=False)
+        assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+        other.kill()
+    result = fit(model, task.train, None, config, run_dir=tmp_path, progress=False)
+    assert result.steps == 1
+
+
+# ---------------------------------------------------------------- where data and runs live
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GEMFI_DATA", "GEMFI_RUNS", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_where_the_platform_has_them() -> None:
+    assert data_root() == platformdirs.user_cache_path("gemfi", False) / "data"
+    assert runs_root() == platformdirs.user_data_path("gemfi", False) / "runs"
+
+
+def test_the_customs_of_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/fast")
+    monkeypatch.setenv("XDG_DATA_HOME", "/large")
+    assert data_root() == Path("/fast/gemfi/data")
+    assert runs_root() == Path("/large/gemfi/runs")
+
+
+@pytest.mark.parametrize(("name", "root"), [("GEMFI_DATA", data_root), ("GEMFI_RUNS", runs_root)])
+def test_the_variables_go_before_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, root: Callable[[], Path]
+) -> None:
+    monkeypatch.setenv("HOME", "/people/me")
+    for value, expected in (("/mine/here", "/mine/here"), ("~/x", "/people/me/x"), ("rel", "rel")):
+        monkeypatch.setenv(name, value)
+        assert root() == Path(expected)
+    (tmp_path / "file").touch()
+    for value, words in (("file", "which is a file"), ("file/below", "is a file; name a folder")):
+        monkeypatch.setenv(name, str(tmp_path / value))
+        with pytest.raises(InputError, match=words):
+            root()

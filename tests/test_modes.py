@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gemfi import attach, build_model, diagnose
-from gemfi.backbones.frozen import Frozen
+from gemfi.backbones import Frozen
 from gemfi.data import Role, Split
 from gemfi.detectors import ODIN, observe
 from gemfi.errors import InputError

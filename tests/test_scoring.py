@@ -13,11 +13,12 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from gemfi import InputError, digits
 from gemfi.bundle import Bundle
 from gemfi.cli import main
+from gemfi.data import digits
 from gemfi.data.readers.base import ROWS
 from gemfi.decisions import Goal
+from gemfi.errors import InputError
 from gemfi.runs import fit_policy, make_spec, open_model, train_run
 from gemfi.runs.spec import OwnData
 from gemfi.scores import SCORES

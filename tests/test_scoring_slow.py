@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gemfi import TASKS
+from gemfi.data import TASKS
 from gemfi.runs import make_spec, train_run
 
 pytestmark = pytest.mark.slow

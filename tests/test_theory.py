@@ -76,7 +76,7 @@ def test_no_sampled_pair_violates_the_lipschitz_bound(space: str) -> None:
     assert bool((moved <= bound * distance * (1 + 1e-6)).all())
     seen = float((moved / distance).max())
     assert seen > bound / 2000, "the bound is so loose that it says nothing"
-    in_input = bound * model.backbone.lipschitz()  # and so from the input on
+    in_input = bound * theory.mlp_bound(model.backbone)  # and so from the input on
     assert bool((moved <= in_input * (one - other).norm(dim=1).double() * (1 + 1e-4)).all())
 
 

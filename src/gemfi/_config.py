@@ -7,7 +7,7 @@ import json
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -21,6 +21,7 @@ LATER: Final = {"later": True}
 """Metadata of a field that is younger than kept records: plain values leave its default out, so
 that the keys of those records stay what they are."""
 
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)  # resolving takes time
 _NUMBERS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 
 
@@ -28,9 +29,9 @@ def to_plain(value: Any) -> Any:
     """Dataclasses and mappings as dicts, tuples as lists; everything else as it is."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            each.name: to_plain(getattr(value, each.name))
-            for each in fields(value)
-            if not ("later" in each.metadata and getattr(value, each.name) == each.default)
+            one.name: to_plain(getattr(value, one.name))
+            for one in fields(value)
+            if not ("later" in one.metadata and getattr(value, one.name) == one.default)
         }
     if isinstance(value, Mapping):
         return {str(key): to_plain(inner) for key, inner in value.items()}
@@ -38,24 +39,25 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], mapping: Any, where: str, **overrides: Any) -> T:
-    """A dataclass from a plain mapping.
+    """A dataclass from a plain mapping of its fields; those with a default may be left out.
 
     Args:
-        kind: a dataclass.
-        mapping: its fields; those with a default may be left out.
+        kind: the dataclass.
+        mapping: to read.
         where: what is being read, for messages, such as `run.json: spec`.
         overrides: field -> type, for fields whose annotation does not say it.
     """
     if not isinstance(mapping, Mapping):
         raise InputError(f"{where}: expected a mapping of fields, got {_shown(mapping)}")
     hints = _hints(kind) | overrides
-    known = {each.name: each for each in fields(kind) if each.init}  # type: ignore[arg-type]
+    known = {one.name: one for one in fields(kind) if one.init}  # type: ignore[arg-type]
     for name in mapping:
         if name not in known:
             raise InputError(f"{where}.{name}: unknown field{_hint(str(name), known)}")
-    missing = [name for name, each in known.items() if name not in mapping and _required(each)]
-    if missing:
-        raise InputError(f"{where}: field {missing[0]} is missing")
+    for name, one in known.items():
+        is_required = one.default is MISSING and one.default_factory is MISSING
+        if is_required and name not in mapping:
+            raise InputError(f"{where}: field {name} is missing")
     values = {name: decode(hints[name], mapping[name], f"{where}.{name}") for name in mapping}
     try:
         return kind(**values)
@@ -84,7 +86,16 @@ def with_settings(config: T, settings: Sequence[str], option: str, inside: str =
     """
     plain = to_plain(config)
     for text in settings:
-        name, hint, value = _setting(type(config), text, f"{option} {inside}")
+        name, value = split_setting(text, f"{option} {inside}".rstrip())
+        hint: Any = type(config)
+        for part in name.split("."):
+            known = _hints(hint) if is_dataclass(hint) else {}
+            if part not in known:
+                owner = getattr(hint, "__name__", str(hint))
+                raise InputError(
+                    f"{option} {inside}{text}: {owner} has no field {part!r}{_hint(part, known)}"
+                )
+            hint = known[part]
         *folders, last = name.split(".")
         inner = plain
         for folder in folders:
@@ -106,16 +117,16 @@ def parse(hint: Any, text: str, where: str) -> Any:
     """A text as the type of an annotation: `true`, `3`, `0.1`, `none`, `a choice`, `0.1,0.3`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        inner = [each for each in arguments if each is not type(None)]
-        if len(inner) < len(arguments) and text.lower() == "none":
+        if type(None) in arguments and text.lower() == "none":
             return None
-        return parse(inner[0], text, where)
+        inner = next(kind for kind in arguments if kind is not type(None))
+        return parse(inner, text, where)
     if origin is tuple:
         kinds = arguments[:1] if arguments[-1] is Ellipsis else arguments
         parts = text.split(",")
         return [parse(kinds[min(i, len(kinds) - 1)], part, where) for i, part in enumerate(parts)]
     if is_dataclass(hint):
-        names = ", ".join(each.name for each in fields(hint))
+        names = ", ".join(one.name for one in fields(hint))
         raise InputError(f"{where}: set one of its fields, with a dot: {names}")
     if hint is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -127,34 +138,9 @@ def parse(hint: Any, text: str, where: str) -> Any:
     return decode(hint, text, where)
 
 
-def _setting(kind: Any, text: str, option: str) -> tuple[str, Any, str]:
-    """The dotted name of a setting, the annotation of its field, and the text of its value."""
-    name, value = split_setting(text, option.rstrip())
-    hint: Any = kind
-    for part in name.split("."):
-        known = _hints(hint) if is_dataclass(hint) else {}
-        if part not in known:
-            owner = getattr(hint, "__name__", str(hint))
-            raise InputError(f"{option}{text}: {owner} has no field {part!r}{_hint(part, known)}")
-        hint = known[part]
-    return name, hint, value
-
-
-def _hints(kind: Any) -> dict[str, Any]:
-    """The annotations of a dataclass, which take their time to resolve."""
-    return _resolved(kind)
-
-
-_resolved = cache(get_type_hints)
-
-
-def _required(each: Field[Any]) -> bool:
-    return each.default is MISSING and each.default_factory is MISSING
-
-
 def _choice(choices: tuple[Any, ...], value: Any, where: str) -> Any:
-    if not any(value == each and type(value) is type(each) for each in choices):
-        listed = ", ".join(str(each) for each in choices)
+    if not any(value == choice and type(value) is type(choice) for choice in choices):
+        listed = ", ".join(map(str, choices))
         raise InputError(f"{where}: expected one of {listed}, got {_shown(value)}")
     return value
 
@@ -163,7 +149,7 @@ def _union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     """Optional fields: null, or the one other type."""
     if value is None and type(None) in kinds:
         return None
-    (inner,) = (each for each in kinds if each is not type(None))
+    (inner,) = (kind for kind in kinds if kind is not type(None))
     return decode(inner, value, where)
 
 
@@ -224,6 +210,8 @@ def _hint(name: str, known: Mapping[str, Any]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
 
 
+# -- checks of values ---------------------------------------------------------------------------
+
 SEEDS = 2**63 - 1
 """How many seeds there are."""
 
@@ -256,13 +244,12 @@ def check_number(
     inside = least <= value <= most
     inside = inside and (above is None or value > above) and (below is None or value < below)
     if not (inside and _is_finite(value)):
+        named = {"at least": least, "at most": most, "above": above, "below": below}
         bounds = [
             f"{words} {bound:g}"
-            for words, bound in (
-                ("at least", least), ("at most", most), ("above", above), ("below", below),
-            )
+            for words, bound in named.items()
             if bound is not None and math.isfinite(bound)
-        ]  # fmt: skip
+        ]
         raise InputError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value}")
 
 
@@ -280,6 +267,8 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
+# -- differences of configurations --------------------------------------------------------------
+
 _SHOWN: Final = 60  # characters of a value, as the means of many features are long
 
 
@@ -293,12 +282,17 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def described(found: Mapping[str, tuple[Any, Any]]) -> str:
+def described(changes: Mapping[str, tuple[Any, Any]]) -> str:
     """Differences in one line, for a message."""
     return "; ".join(
-        f"{name}: {_shown_json(there)} there, {_shown_json(here)} here"
-        for name, (there, here) in found.items()
+        f"{name}: {_shortened(there)} there, {_shortened(here)} here"
+        for name, (there, here) in changes.items()
     )
+
+
+def _shortened(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -310,8 +304,3 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
         for key, inner in value.items()
         for name, leaf in _flat(inner, f"{prefix}{key}.").items()
     }
-
-
-def _shown_json(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -25,12 +25,7 @@ _FULL: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """What a file of JSON holds, or an error that names it.
-
-    Args:
-        path: of a file that gemfi has written.
-        remedy: what to do about a damaged one, such as "run gemfi bench again".
-    """
+    """What a file of JSON holds; the error for a damaged one names it and ends in `remedy`."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -47,22 +42,26 @@ def strict_json(text: str | bytes) -> Any:
 
     What comes back can be used without care: integers are of 64 bits, other numbers are finite,
     texts can be encoded, and nothing is nested deeper than `DEEPEST`.
-
-    Args:
-        text: of JSON.
     """
     try:
-        found = json.loads(
+        value = json.loads(
             text, parse_int=_small_integer, parse_float=_finite_float, parse_constant=_not_a_number
         )
     except RecursionError:
         raise ValueError(f"it is nested deeper than {DEEPEST}") from None
-    level = [found]
+    level = [value]
     for _ in range(DEEPEST + 1):
-        _check_texts(level)
-        level = [inner for each in level for inner in _parts(each)]
-        if not level:
-            return found
+        inside: list[Any] = []
+        for part in level:
+            if isinstance(part, str):
+                part.encode()  # a ValueError, for half a surrogate pair
+            elif isinstance(part, dict):
+                inside += [*part, *part.values()]
+            elif isinstance(part, list):
+                inside += part
+        if not inside:
+            return value
+        level = inside
     raise ValueError(f"it is nested deeper than {DEEPEST}")
 
 
@@ -82,18 +81,6 @@ def _finite_float(digits: str) -> float:
 
 def _not_a_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value, *value.values()]
-    return value if isinstance(value, list) else []
-
-
-def _check_texts(values: list[Any]) -> None:
-    for each in values:
-        if isinstance(each, str) and not each.isascii():
-            each.encode()  # a ValueError, for half a surrogate pair
 
 
 def to_json(value: Any, **options: Any) -> str:
@@ -148,11 +135,7 @@ def appending(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Name the file in the error of a full disk: the system's own does not say which it was.
-
-    Args:
-        path: of what is being written, as its user knows it.
-    """
+    """Name the file in the error of a full disk: the system's own does not say which it was."""
     try:
         yield
     except OSError as error:
@@ -204,11 +187,10 @@ class Seal:
 
     def seal(self, data: bytes) -> bytes:
         """The bytes of a file with the checksum in the place of the zeros."""
-        found = bytearray(data)
-        place = self._place().search(found, 0, header_end(found))
+        place = self._place().search(data, 0, header_end(data))
         assert place is not None  # noqa: S101 - the caller has just written it
-        found[place.start(1) : place.end(1)] = hashlib.sha256(found).hexdigest().encode()
-        return bytes(found)
+        digest = hashlib.sha256(data).hexdigest().encode()
+        return data[: place.start(1)] + digest + data[place.end(1) :]
 
     def header(self, file: IO[bytes], path: Path) -> bytes:
         """The bytes of the header, which are not to be trusted yet."""
@@ -224,30 +206,24 @@ class Seal:
 
     def metadata(self, raw: bytes, path: Path) -> dict[str, Any]:
         """All metadata of a header; empty where there are none."""
-        found = self.parsed(raw, path).get("__metadata__")
-        return found if isinstance(found, dict) else {}
+        metadata = self.parsed(raw, path).get("__metadata__")
+        return metadata if isinstance(metadata, dict) else {}
 
     def parsed(self, text: str | bytes, path: Path) -> dict[str, Any]:
         """A JSON object from a file."""
         try:
-            found = self.read(text)
+            value = self.read(text)
         except (ValueError, RecursionError) as error:  # the second where it is nested too deeply
             raise CheckpointError(
                 f"{path} is damaged, or no safetensors file: its header is no JSON that can be "
                 f"used: {error}; {self.remedy}"
             ) from error
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise CheckpointError(f"{path} is damaged: its header is no mapping; {self.remedy}")
-        return found
+        return value
 
     def check(self, file: IO[bytes], raw: bytes, path: Path) -> None:
-        """Refuse a file that does not have the checksum that it states.
-
-        Args:
-            file: read up to the end of its header.
-            raw: its header.
-            path: for the message.
-        """
+        """Refuse a file, read up to the end of its header `raw`, whose checksum is another."""
         place = self._place().search(raw)
         digest = hashlib.sha256(len(raw).to_bytes(_LENGTH, "little"))
         stated = None
@@ -269,7 +245,7 @@ class Seal:
         return re.compile(rb'"%s":"\{\\"%s\\": \\"([0-9a-f]{64})\\"' % (key, CHECKSUM.encode()))
 
 
-def header_end(data: bytes | bytearray) -> int:
+def header_end(data: bytes) -> int:
     """Where the header of a safetensors file ends."""
     return _LENGTH + int.from_bytes(data[:_LENGTH], "little")
 
@@ -282,33 +258,27 @@ def hold_lock(path: Path, taken: Callable[[], None] = lambda: None) -> Iterator[
         path: of the lock; its folder must exist.
         taken: called once if it must be waited for. An exception that it raises ends the waiting.
     """
-    lock = filelock.FileLock(path)
-    if not _acquired(lock):
-        taken()
-        lock.acquire(poll_interval=0.1)
-    try:
+    with try_lock(path) as is_mine:
+        if is_mine:
+            yield
+            return
+    taken()
+    with filelock.FileLock(path).acquire(poll_interval=0.1):
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
     """Hold the lock at `path` in the block if it is free; whether it was."""
-    lock = filelock.FileLock(path)
-    mine = _acquired(lock)
-    try:
-        yield mine
-    finally:
-        lock.release()
-
-
-def _acquired(lock: filelock.BaseFileLock) -> bool:
+    lock, is_mine = filelock.FileLock(path), True
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        return False
-    return True
+        is_mine = False
+    try:
+        yield is_mine
+    finally:
+        lock.release()
 
 
 DATA_VARIABLE = "GEMFI_DATA"
@@ -330,9 +300,9 @@ def _named(variable: str) -> Path | None:
     if not value:
         return None
     path = Path(value).expanduser()
-    found = next((each for each in (path, *path.parents) if os.path.exists(each)), None)  # noqa: PTH110
-    if found is not None and not found.is_dir():
-        what = "which is a file" if found == path else f"but {found} is a file"
+    nearest = next((place for place in (path, *path.parents) if os.path.exists(place)), path)  # noqa: PTH110
+    if nearest.exists() and not nearest.is_dir():
+        what = "which is a file" if nearest == path else f"but {nearest} is a file"
         raise InputError(f"{variable} is {path}, {what}; name a folder")
     return path
 
@@ -357,7 +327,7 @@ def require_module(name: str, purpose: str) -> Any:
 
     Args:
         name: of the module.
-        purpose: what needs it, such as "reading images".
+        purpose: what needs it, in words.
     """
     try:
         return importlib.import_module(name)

@@ -14,9 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from gemfi.backbones import Blueprint, Stack, find_backbone, parameters
-from gemfi.backbones.frozen import cannot_learn
-from gemfi.backbones.tokens import tokens_of
+from gemfi.backbones import Blueprint, Stack, cannot_learn, find_backbone, parameters, tokens_of
 from gemfi.belief import Belief
 from gemfi.data import Split
 from gemfi.data.inputs import InputSpec

@@ -30,9 +30,7 @@ from gemfi._environment import environment
 from gemfi.density import ClassGaussians, membership
 from gemfi.detectors import knn_distance
 from gemfi.methods.gem_modules import Perceptron, in_space
-from gemfi.outliers import OutlierConfig
-from gemfi.outliers.features import Halo
-from gemfi.outliers.inputs import IMAGES
+from gemfi.outliers import IMAGES, Halo, OutlierConfig
 from gemfi.spectral import OFF
 from gemfi.training import fit
 from gemfi_bench import trials

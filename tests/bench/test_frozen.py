@@ -21,8 +21,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 from gemfi._files import try_lock
-from gemfi.backbones import EfficientNetLite0
-from gemfi.backbones.efficientnet_lite import load_published, prepare
 from gemfi.data import TASKS, Role, registered_task
 from gemfi.errors import InputError, MissingDataError
 from gemfi.runs.spec import make_spec, matched_recipe
@@ -30,6 +28,7 @@ from gemfi.training import TrainConfig, fit
 from gemfi.training.features import digest_of, read_tensors, write_tensors
 from gemfi_bench.frozen import cifar10_frozen, convert_weights, features, frozen_features
 from gemfi_bench.frozen.__main__ import main
+from gemfi_bench.frozen.efficientnet_lite import EfficientNetLite0, load_published, prepare
 from gemfi_bench.frozen.features import FOLDER
 from gemfi_bench.frozen.weights import PROJECT, VERSION, WEIGHTS, pretrained
 from support.efficientnet import published_state

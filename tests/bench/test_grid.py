@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from gemfi._config import to_plain
 from gemfi.data import TASKS, Task
-from gemfi.methods.gem_presets import SWITCHES, ablation
+from gemfi.methods.gem_paper import ablation, switches
 from gemfi.outliers import VOS
 from gemfi_bench import grid
 from gemfi_bench.grid import Cell, plan
@@ -71,8 +72,8 @@ def test_a_run_that_two_tables_need_has_one_key(task: Task) -> None:
 def test_the_ablation_has_the_ten_rows_of_the_switches(task: Task) -> None:
     cells = plan(replace(BASE, sweeps=Sweeps(ablation=True, seeds=(0,))), task)
     rows = {cell.row: cell.spec.head for cell in cells if cell.group == grid.ABLATION}
-    assert {row: [getattr(c, s) for s in SWITCHES] for row, c in rows.items()} == {
-        row: [getattr(c, s) for s in SWITCHES] for row, c in ablation().items()
+    assert {row: switches(to_plain(config)) for row, config in rows.items()} == {
+        row: switches(to_plain(config)) for row, config in ablation().items()
     }
     spectral = {cell.row: cell.spec.backbone_options["spectral"]["kind"] for cell in cells
                 if cell.group == grid.ABLATION}  # fmt: skip

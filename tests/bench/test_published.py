@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from gemfi import scores
+from gemfi._config import to_plain
 from gemfi.detectors import DETECTORS
 from gemfi.errors import InputError
 from gemfi.methods import METHODS
-from gemfi.methods.gem_presets import SWITCHES, ablation, presets
+from gemfi.methods.gem_paper import SWITCHES, ablation, presets, switches
 from gemfi_bench import published as package
 from gemfi_bench.published import LABELS, PAIRS, PUBLISHED, Published, find, published
 from gemfi_bench.published.record import table
@@ -282,7 +283,8 @@ class TestAgainstThePaper:
         printed = ["".join(row[: len(SWITCHES)]) for row in rows_of(latex, "table5")]
         configs = ablation().values()
         assert printed == [
-            "".join(str(int(getattr(config, switch))) for switch in SWITCHES) for config in configs
+            "".join(str(int(on)) for on in switches(to_plain(config)).values())
+            for config in configs
         ]
 
     def test_the_abstract(self, latex: str) -> None:

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import gemfi
-from gemfi import METHODS, Belief, Model, Normalisation, Policy, Role, Split, build_model, scores
+from gemfi import METHODS, Belief, Model, Normalisation, Policy, Split, build_model, scores
 from gemfi.bundle import Bundle, bundle_names, bundled, write_bundle
-from gemfi.data import TASKS, load_split
+from gemfi.data import TASKS, Role, load_split
 from gemfi.data.inputs import InputSpec
 from gemfi.errors import CheckpointError, InputError, RoleError
 from gemfi.runs import Run, bundle_of_run, make_spec, open_model, train_run
@@ -84,7 +84,7 @@ def test_every_method_comes_back_to_the_bit(method: str, tmp_path: Path) -> None
         ("resnet18", {"width": 4}, (3, 32, 32)),
         ("vgg16", {"width": 4}, (3, 32, 32)),
         ("identity", {"in_features": 3}, (3,)),
-        ("mlp", {"in_features": 3, "spectral": gemfi.Spectral("hard", 0.9)}, (3,)),
+        ("mlp", {"in_features": 3, "spectral": gemfi.spectral.Spectral("hard", 0.9)}, (3,)),
     ],
 )
 def test_every_backbone_comes_back(

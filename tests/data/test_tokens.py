@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones import Stack
-from gemfi.backbones.frozen import Frozen
-from gemfi.backbones.tokens import Tokens, tokens_of
+from gemfi.backbones import Frozen, Stack, Tokens, tokens_of
 from gemfi.data import Role, Split, as_split
 from gemfi.errors import InputError
 from gemfi.model import build_model

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gemfi import InputError
 from gemfi.decisions import Costs, Goal
+from gemfi.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gemfi import InputError
 from gemfi.decisions import Costs
 from gemfi.decisions.guarantees import (
     Reference,
@@ -21,6 +20,7 @@ from gemfi.decisions.guarantees import (
     threshold_for_coverage,
     threshold_for_risk,
 )
+from gemfi.errors import InputError
 
 # ---------------------------------------------------------------- p-values
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 from scipy import stats
 
-from gemfi import InputError, RoleError, Task, build_model, digits
+from gemfi import Task, build_model
+from gemfi.data import digits
 from gemfi.decisions import (
     Costs,
     Decisions,
@@ -24,6 +25,7 @@ from gemfi.decisions import (
     read_belief,
 )
 from gemfi.decisions.policy import _parts
+from gemfi.errors import InputError, RoleError
 from gemfi.model import Model
 from support.calibrations import drawn, fitted_for_risk
 

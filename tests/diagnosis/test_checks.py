@@ -19,22 +19,11 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from torch import nn
 
-from gemfi import (
-    Finding,
-    GEMConfig,
-    Health,
-    Model,
-    OutlierConfig,
-    Split,
-    TrainConfig,
-    build_model,
-    diagnose,
-    fit,
-)
+from gemfi import GEMConfig, Model, OutlierConfig, Split, TrainConfig, build_model, diagnose, fit
 from gemfi._config import from_plain, to_plain, with_settings
 from gemfi._files import to_json
 from gemfi.data import Role
-from gemfi.diagnosis import CHECKS, checks
+from gemfi.diagnosis import CHECKS, Finding, Health, checks
 from gemfi.diagnosis.checks import Subject
 from gemfi.errors import RoleError
 from gemfi.methods import DAEDLConfig, EDLConfig, PaperConfig

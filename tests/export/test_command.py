@@ -13,7 +13,7 @@ import pytest
 
 from gemfi.bundle import save
 from gemfi.cli import main
-from gemfi.export import writing
+from gemfi.export import graphs
 from support.exports import Made, images
 
 pytest.importorskip("onnxruntime")
@@ -29,8 +29,8 @@ def model(bars: Made, tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(bars: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """The graphs of the fixture, which take seconds to make."""
-    monkeypatch.setattr(writing, "to_program", lambda _: bars.program)
-    monkeypatch.setattr(writing, "to_onnx", lambda *_: bars.proto)
+    monkeypatch.setattr(graphs, "to_program", lambda _: bars.program)
+    monkeypatch.setattr(graphs, "to_onnx", lambda *_: bars.proto)
 
 
 @pytest.mark.usefixtures("quick")
@@ -72,7 +72,7 @@ class TestWritten:
         wrong.CopyFrom(bars.proto)
         first = next(node for node in wrong.graph.node if node.op_type == "Relu")
         first.op_type = "Abs"
-        monkeypatch.setattr(writing, "to_onnx", lambda *_: wrong)
+        monkeypatch.setattr(graphs, "to_onnx", lambda *_: wrong)
         options = ["--onnx", tmp_path / "a.onnx", "--program", tmp_path / "a.pt2"]
         assert main(["export", str(model), *map(str, options), "--inputs", "100"]) == 1
         error = capsys.readouterr().err

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gemfi import build_model
-from gemfi.backbones.tokens import Tokens
+from gemfi.backbones import Tokens
 from gemfi.decisions import Reference
 from gemfi.errors import InputError
 from gemfi.export import Deployed

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import gemfi
 from gemfi import Model, build_model
-from gemfi.attach import attach
+from gemfi.attachment import attach
 from gemfi.bundle import bundled
 from gemfi.cli import main
 from gemfi.data import TASKS

@@ -25,12 +25,12 @@ from gemfi.export import (
     program_bytes,
     program_runner,
     quantised,
+    random_inputs,
     snippet,
     to_program,
     with_metadata,
 )
-from gemfi.export.inputs import random_inputs
-from gemfi.export.int8 import agreement, figures
+from gemfi.export.parity import agreement, figures
 from support.exports import Made, images
 
 pytest.importorskip("onnxruntime")

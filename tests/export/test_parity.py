@@ -10,8 +10,7 @@ import torch
 
 from gemfi.decisions import threshold_of
 from gemfi.errors import CheckFailedError
-from gemfi.export import Deployed, Parity, check_parity
-from gemfi.export.inputs import random_inputs
+from gemfi.export import Deployed, Parity, check_parity, random_inputs
 from gemfi.export.parity import TOLERANCE, Arrays, within_margin
 from support.exports import mixed, row_model, row_policy
 

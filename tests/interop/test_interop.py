@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from gemfi import InputError, RoleError, Task, TrainConfig, build_model, digits, metrics
+from gemfi import Task, TrainConfig, build_model, metrics
+from gemfi.data import digits
+from gemfi.errors import InputError, RoleError
 from gemfi.interop import OutlierDetector, Postprocessor, lightning_module
 from gemfi.model import Model
 from gemfi.scores import SCORES

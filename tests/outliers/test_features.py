@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from gemfi import outliers as package
-from gemfi.outliers import OutlierConfig, Synthesiser, synthesiser
-from gemfi.outliers.features import VOS, Between, Halo, Noise
+from gemfi.outliers import Between, Halo, Noise, OutlierConfig, Synthesiser, Tails, synthesiser
 
 CLASSES, FEATURES = 3, 4
 
@@ -36,9 +35,9 @@ def features(count: int, classes: int = CLASSES, seed: int = 0) -> tuple[Tensor,
     return torch.tensor(z, dtype=torch.float32), torch.tensor(y)
 
 
-def vos(classes: int = CLASSES, **options: Any) -> VOS:
+def vos(classes: int = CLASSES, **options: Any) -> Tails:
     found = synthesiser(replace(package.VOS, **options), classes, FEATURES)
-    assert isinstance(found, VOS)
+    assert isinstance(found, Tails)
     return found
 
 
@@ -492,7 +491,7 @@ def test_the_generator_decides(kind: Any) -> None:
     ("kind", "expected"),
     [
         ("halo", Halo),
-        ("vos", VOS),
+        ("vos", Tails),
         ("noise", Noise),
         ("between", Between),
         ("none", None),

@@ -9,13 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from gemfi.outliers import inputs, scramble
-from gemfi.outliers.inputs import (
+from gemfi import outliers
+from gemfi.outliers import (
     IMAGES,
+    Scramble,
     exchange,
     join,
     mix,
     scatter_phases,
+    scramble,
     shuffle_patches,
     tile,
 )
@@ -331,13 +333,13 @@ class TestScramble:
         ways = (lambda x, _other, _generator: x, lambda _x, other, _generator: other)
         rows = torch.arange(len(LABELS)).float().reshape(-1, 1, 1, 1).expand(-1, 1, 4, 5)
         chosen = torch.randint(len(LABELS), (200,), generator=seeded())
-        monkeypatch.setattr(inputs, "IMAGES", ways[:1])
+        monkeypatch.setattr(outliers, "IMAGES", ways[:1])
         assert torch.equal(scramble(rows, LABELS, 200, seeded())[:, 0, 0, 0].long(), chosen)
-        monkeypatch.setattr(inputs, "IMAGES", ways[1:])
+        monkeypatch.setattr(outliers, "IMAGES", ways[1:])
         partner = scramble(rows, LABELS, 200, seeded())[:, 0, 0, 0].long()
         assert (LABELS[partner] != LABELS[chosen]).all()
         assert partner.unique().numel() == len(LABELS)
-        monkeypatch.setattr(inputs, "IMAGES", ways)
+        monkeypatch.setattr(outliers, "IMAGES", ways)
         found = scramble(rows, LABELS, 200, seeded())[:, 0, 0, 0].long()
         assert ((found == chosen) | (LABELS[found] != LABELS[chosen])).all()
         assert 60 < (found == chosen).sum() < 140
@@ -345,17 +347,17 @@ class TestScramble:
     def test_every_way_has_the_same_chance(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert set(IMAGES) == {shuffle_patches, mix, join, tile, scatter_phases}
 
-        def paint(number: int) -> inputs.Scramble:
+        def paint(number: int) -> Scramble:
             return lambda x, _other, _generator: torch.full_like(x, number)
 
-        monkeypatch.setattr(inputs, "IMAGES", [paint(number) for number in range(len(IMAGES))])
+        monkeypatch.setattr(outliers, "IMAGES", [paint(number) for number in range(len(IMAGES))])
         found = scramble(batch(1, 4, 4), LABELS, 2000, seeded())[:, 0, 0, 0].long()
         assert torch.bincount(found).tolist() == pytest.approx([400] * 5, abs=70)
 
     @pytest.mark.parametrize("make", IMAGES)
     @pytest.mark.parametrize("channels", [1, 3])
     @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
-    def test_each_way_alone(self, make: inputs.Scramble, channels: int, dtype: torch.dtype) -> None:
+    def test_each_way_alone(self, make: Scramble, channels: int, dtype: torch.dtype) -> None:
         x = batch(channels, 9, 7, dtype=dtype)
         before = x.clone()
         first, same, other = (make(x, x.flip(0), seeded(seed)) for seed in (1, 1, 2))

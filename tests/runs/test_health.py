@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gemfi import Health, diagnose
+from gemfi import diagnose
 from gemfi._config import from_plain
 from gemfi.data import Role, Split, Task, two_moons
-from gemfi.diagnosis import checks
+from gemfi.diagnosis import Health, checks
 from gemfi.errors import CheckpointError
 from gemfi.runs import Run, train_run, work
 from gemfi.runs.folder import METRICS, SUMMARY

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gemfi.backbones.tokens import Tokens
+from gemfi.backbones import Tokens
 from gemfi.serve.bodies import inputs_of_json, to_inputs
 from gemfi.serve.formats import InputFormat
 from gemfi.serve.problems import ProblemError

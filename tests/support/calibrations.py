@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gemfi import InputError
 from gemfi.decisions import Goal, Policy, Readings
+from gemfi.errors import InputError
 
 
 def drawn(

@@ -12,7 +12,7 @@ from gemfi import Model, Normalisation, TrainConfig, build_model, fit
 from gemfi.data import Role, Split
 from gemfi.decisions import Policy
 from gemfi.export import Deployed, to_onnx, to_program
-from gemfi.methods import PRESETS
+from gemfi.spectral import SOFT
 
 CENTRES = torch.tensor([[2.0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 2, 0]])
 GOAL = "false_alarm=0.1,coverage=0.8"
@@ -81,9 +81,8 @@ class Made:
 def bar_model() -> Made:
     """GEM-FI on bytes, with spectral norms, a temperature and p-values within each class."""
     torch.manual_seed(0)
-    config = replace(PRESETS["gem-fi"], sn=True)
     model = build_model(
-        "gem-fi", "convnet", 3, config=config, in_channels=1, size=8, channels=16, hidden=(16,)
+        "gem-fi", "convnet", 3, in_channels=1, size=8, channels=16, hidden=(16,), spectral=SOFT
     )
     fit(
         model,

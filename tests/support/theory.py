@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gemfi import scores
+from gemfi.backbones import MLP
 from gemfi.errors import InputError
 from gemfi.methods.gem import GEM
 from gemfi.methods.gem_modules import Perceptron
@@ -98,3 +99,10 @@ def rises(values: Tensor, tolerance: float = 0.0) -> Tensor:
     lowest = torch.cummin(values, dim=0).values
     rise = values[1:] - lowest[:-1]
     return torch.where(rise > tolerance, rise, torch.zeros_like(rise))
+
+
+@torch.no_grad()
+def mlp_bound(network: MLP) -> float:
+    """A bound on ‖z(x) − z(x')‖ / ‖x − x'‖: σ(W₀)·Π(1 + σ(W_i))."""
+    first, *blocks = (float(layer.norms().max()) for layer in (network.first, *network.blocks))
+    return first * math.prod(1 + norm for norm in blocks)

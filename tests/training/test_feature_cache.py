@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones.frozen import Frozen
-from gemfi.backbones.tokens import Tokens
+from gemfi.backbones import Frozen, Tokens
 from gemfi.data import Split, as_split
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.data.normalisation import Normalisation

@@ -19,7 +19,8 @@ from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG
 
 SCRIPT = """
 import sys, torch
-from gemfi import OutlierConfig, TrainConfig, build_model, digits, fit
+from gemfi import OutlierConfig, TrainConfig, build_model, fit
+from gemfi.data import digits
 torch.set_num_threads(1)
 task = digits()
 torch.manual_seed(0)

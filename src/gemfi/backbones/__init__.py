@@ -1,35 +1,34 @@
 """Backbones: modules that map a batch of inputs to features (B, D).
 
 Any module does; these carry `num_features`, so that a model can be built without a trial pass. To
-add one, write its file and list it in `BACKBONES`
-(registry.py). `EfficientNetLite0` is not listed: it is frozen,
-and its features are data (`gemfi_bench.frozen`).
+add one, write it in `networks.py` or in a file of its own and list it in `BACKBONES`.
 """
 
-from __future__ import annotations
-
-from gemfi.backbones.convnet import ConvNet
-from gemfi.backbones.efficientnet_lite import EfficientNetLite0
-from gemfi.backbones.identity import Identity
-from gemfi.backbones.mlp import MLP
+from gemfi.backbones.attached import Attached, find_classifier, is_hugging_face
+from gemfi.backbones.networks import MLP, VGG16, ConvNet, Identity, ResNet18, resnet18, vgg16
 from gemfi.backbones.registry import BACKBONES, Blueprint, find_backbone, input_options, parameters
-from gemfi.backbones.resnet import ResNet18, resnet18
-from gemfi.backbones.stack import Stack
-from gemfi.backbones.vgg import VGG16, vgg16
+from gemfi.backbones.wrappers import Frozen, Stack, Tokens, cannot_learn, is_frozen, tokens_of
 
 __all__ = [
     "BACKBONES",
     "MLP",
     "VGG16",
+    "Attached",
     "Blueprint",
     "ConvNet",
-    "EfficientNetLite0",
+    "Frozen",
     "Identity",
     "ResNet18",
     "Stack",
+    "Tokens",
+    "cannot_learn",
     "find_backbone",
+    "find_classifier",
     "input_options",
+    "is_frozen",
+    "is_hugging_face",
     "parameters",
     "resnet18",
+    "tokens_of",
     "vgg16",
 ]

@@ -1,7 +1,9 @@
 """Somebody else's network as a backbone: inputs to the features that its classifier saw.
 
-The classifier is replaced by an identity, and what comes in there is caught on its way. So it does
-not matter what the network does with its output afterwards, or what it returns.
+The classifier is the last linear layer. Hugging Face, timm and torchvision have few names for it;
+in any other module it is the linear layer that was registered last. It is replaced by an identity,
+and what comes in there is caught on its way. So it does not matter what the network does with its
+output afterwards, or what it returns. No library is imported for that.
 """
 
 from __future__ import annotations
@@ -15,14 +17,26 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones.heads import REMEDY, Classifier
-from gemfi.backbones.tokens import Tokens
+from gemfi.backbones.wrappers import Tokens
 from gemfi.errors import InputError
 
 FeatureFunction = Callable[[Any, Tensor], Tensor]
 """A network and a batch of inputs to features (B, D)."""
 
-Part = Literal["input", "output"]
+Part = tuple[str, Literal["input", "output"]]
+"""Name of a part of a network, and which of its sides is meant."""
+
+NAMES: Final = (
+    "classifier", "score", "fc", "head", "heads", "classification_head", "logits_proj",
+    "sequence_summary", "last_linear",
+)  # fmt: skip
+"""What the part with the classifier is called: a linear layer, or a module that ends in one."""
+
+REMEDY: Final = (
+    'say where the features are: features="NAME" (the output of a part), features="NAME:input" '
+    "(what goes into it) or features=function(network, inputs), with num_features=D"
+)
+_LISTED: Final = 8  # candidates in a message
 
 # What the code of a network may raise where the old classifier's output is missed.
 _OF_CODE: Final = (RuntimeError, AssertionError, AttributeError, IndexError, TypeError, ValueError)
@@ -31,19 +45,108 @@ _OF_CODE: Final = (RuntimeError, AssertionError, AttributeError, IndexError, Typ
 _CAUGHT: Final[ContextVar[list[Any] | None]] = ContextVar("caught", default=None)
 _CHECKING: Final = threading.RLock()  # re-entrant: a network may hold another
 
+# -- the old classifier -------------------------------------------------------------------------
+
+
+def find_classifier(network: Any) -> tuple[str, nn.Linear] | None:
+    """Name and layer of the classifier of a network; None where the network says it has none.
+
+    That is a base model of Hugging Face, or one of timm that was made with `num_classes=0`. If
+    there are several candidates, or none, it is an error that lists them.
+    """
+    if all(
+        callable(getattr(network, name, None)) for name in ("get_classifier", "forward_features")
+    ):
+        return _timm_classifier(network)
+    candidates = _named_classifiers(network)
+    if len(candidates) > 1:
+        names = [name for name, _ in candidates]
+        raise _unclear(network, "has several layers that may be", names)
+    if candidates:
+        return candidates[0]
+    if not is_hugging_face(network):
+        return _registered_last(network)
+    if getattr(network, "base_model", network) is network:
+        return None
+    raise _unclear(network, "is no base model (that is its `base_model`), and has no part that is")
+
+
+def is_hugging_face(network: nn.Module) -> bool:
+    """Whether it has the looks of a model of `transformers`."""
+    return hasattr(network, "config") and isinstance(getattr(network, "main_input_name", None), str)
+
+
+def _named_classifiers(network: Any) -> list[tuple[str, nn.Linear]]:
+    """The candidates by name; of several, where one alone returns `config.num_labels`, that one.
+
+    ModernBERT has a `head`, which is a dense layer, before its `classifier`.
+    """
+    ends = [_last_linear(part, name) for name, part in network.named_children() if name in NAMES]
+    candidates = [end for end in ends if end is not None]
+    if len(candidates) > 1 and is_hugging_face(network):
+        labels = getattr(network.config, "num_labels", None)
+        fitting = [end for end in candidates if end[1].out_features == labels]
+        return fitting if len(fitting) == 1 else candidates
+    return candidates
+
+
+def _timm_classifier(network: Any) -> tuple[str, nn.Linear] | None:
+    layer = network.get_classifier()
+    if isinstance(layer, nn.Identity):
+        return None
+    name = next((name for name, part in network.named_modules() if part is layer), None)
+    end = None if name is None else _last_linear(layer, name)
+    if end is None:  # two heads, or a convolution
+        raise _unclear(network, "returns from get_classifier() no layer that is")
+    return end
+
+
+def _registered_last(network: nn.Module) -> tuple[str, nn.Linear]:
+    """The last layer with weights of a module of one's own, if it is linear."""
+    leaves = [
+        (name, part)
+        for name, part in network.named_modules()
+        if name and not list(part.children()) and list(part.parameters())
+    ]
+    if not leaves or not isinstance(leaves[-1][1], nn.Linear):
+        raise _unclear(network, "does not end in a linear layer that would be")
+    return leaves[-1][0], leaves[-1][1]
+
+
+def _last_linear(part: nn.Module, name: str) -> tuple[str, nn.Linear] | None:
+    layers = [
+        (inner, layer)
+        for inner, layer in part.named_modules(prefix=name)
+        if isinstance(layer, nn.Linear)
+    ]
+    return layers[-1] if layers else None
+
+
+def _unclear(network: nn.Module, what: str, names: list[str] | None = None) -> InputError:
+    if names is None:
+        linear = (name for name, part in network.named_modules() if isinstance(part, nn.Linear))
+        names = [name for name in linear if name]
+    listed = ", ".join(names[-_LISTED:]) or "none"
+    more = f" (the last of {len(names)})" if len(names) > _LISTED else ""
+    return InputError(
+        f"{type(network).__name__} {what} the classifier; linear layers: {listed}{more}; {REMEDY}"
+    )
+
+
+# -- the features -------------------------------------------------------------------------------
+
 
 class Attached(nn.Module):
     """A network that returns features (B, D), whatever it returned before.
 
-    Where the features come from, in this order of the arguments: a function; what goes into or
-    comes out of a part, by its name; what went into the classifier, which is gone; otherwise the
-    network's own output, pooled (`pooled`).
+    Where the features come from, in this order: a function; what goes into or comes out of a part;
+    what went into the classifier, which is gone; otherwise the network's own output, pooled.
 
     Args:
-        network: is changed: without the classifier, if there is one.
+        network: is changed: without the classifier, where that is where the features are.
         num_features: D; None until it is known.
-        classifier: to take away.
-        part: name of the part, and which of its sides is meant.
+        classifier: name of the layer to take away.
+        part: of the network.
         function: of network and inputs.
         tokens: for a network that takes texts.
     """
@@ -53,8 +156,8 @@ class Attached(nn.Module):
         network: nn.Module,
         num_features: int | None,
         *,
-        classifier: Classifier | None = None,
-        part: tuple[str, Part] | None = None,
+        classifier: str | None = None,
+        part: Part | None = None,
         function: FeatureFunction | None = None,
         tokens: Tokens | None = None,
     ) -> None:
@@ -63,15 +166,12 @@ class Attached(nn.Module):
         self.part, self.function = part, function
         self.has_classifier = classifier is not None and part is None and function is None
         if classifier is not None and self.has_classifier:
-            network.set_submodule(classifier.name, nn.Identity())
-            self.part = (classifier.name, "input")
+            network.set_submodule(classifier, nn.Identity())
+            self.part = (classifier, "input")
         self.is_checked = not self.has_classifier  # that nothing comes after the classifier
-        self._catch()
-
-    def _catch(self) -> None:
         if self.part is not None:
             name, side = self.part
-            layer = self.network.get_submodule(name)
+            layer = network.get_submodule(name)
             if side == "input":
                 layer.register_forward_pre_hook(_catch_input, with_kwargs=True)
             else:
@@ -85,7 +185,8 @@ class Attached(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) to (B, D)."""
         if self.tokens is None:
-            x = x.to(_dtype(self.network, x.dtype))
+            weight = next(self.network.parameters(), x)
+            x = x.to(weight.dtype)  # it may be half as long as that of the inputs
         if self.function is not None:
             return _checked(self.function(self.network, x))
         caught: list[Any] = []
@@ -138,18 +239,13 @@ class Attached(nn.Module):
         """The first pass also sees whether any linear layer comes after the classifier."""
         name = "" if self.part is None else self.part[0]
         later: list[str] = []
-
-        def note(other: str) -> Callable[..., None]:
-            return lambda *_: later.append(other)
-
         hooks = [
-            layer.register_forward_pre_hook(note(other))
+            layer.register_forward_pre_hook(lambda *_, other=other: later.append(other))
             for other, layer in self.network.named_modules()
             if isinstance(layer, nn.Linear)
         ]
-        hooks.append(
-            self.network.get_submodule(name).register_forward_pre_hook(lambda *_: later.clear())
-        )
+        classifier = self.network.get_submodule(name)
+        hooks.append(classifier.register_forward_pre_hook(lambda *_: later.clear()))
         try:
             output = self._run(x)
         except _OF_CODE as error:
@@ -182,12 +278,8 @@ def pooled(output: Any, mask: Tensor | None = None) -> Tensor:
     """Features (B, D) from what a network, or a part of one, returns.
 
     Of several outputs `pooler_output` is taken if there is one, and otherwise the hidden states of
-    the last layer. The positions of a text (B, L, D) are averaged, without the padding; those of an
-    image (B, D, H, W) or (B, L, D) are all averaged.
-
-    Args:
-        output: a tensor, a tuple or a mapping of them.
-        mask: (B, L), True where a position of a text is no padding.
+    the last layer. The positions of an image (B, D, H, W) or (B, L, D) are averaged, and those of a
+    text (B, L, D) where `mask` (B, L) is True.
     """
     z = _first_tensor(output, ("pooler_output", "last_hidden_state", "logits"))
     if z.ndim == 4:
@@ -205,12 +297,8 @@ def _first_tensor(output: Any, names: tuple[str, ...]) -> Tensor:
     if isinstance(output, Tensor):
         return output
     named = dict(output) if isinstance(output, Mapping) else {}
-    for name in names:
-        found = named.get(name, getattr(output, name, None))
-        if isinstance(found, Tensor):
-            return found
     values = named.values() if named else output if isinstance(output, tuple | list) else ()
-    for value in values:
+    for value in (*(named.get(name, getattr(output, name, None)) for name in names), *values):
         if isinstance(value, Tensor):
             return value
     raise InputError(f"expected a tensor among the outputs, got {type(output).__name__}; {REMEDY}")
@@ -221,12 +309,6 @@ def _checked(z: object) -> Tensor:
         shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
         raise InputError(f"expected features (B, D) of a network, got {shape}; {REMEDY}")
     return z
-
-
-def _dtype(network: nn.Module, given: torch.dtype) -> torch.dtype:
-    """That of the network's weights, which may be half as long as that of the inputs."""
-    parameter = next(network.parameters(), None)
-    return given if parameter is None else parameter.dtype
 
 
 def _catch_input(_layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:

@@ -12,11 +12,7 @@ from typing import Any, get_type_hints
 from torch import nn
 
 from gemfi._config import decode, to_plain
-from gemfi.backbones.convnet import ConvNet
-from gemfi.backbones.identity import Identity
-from gemfi.backbones.mlp import MLP
-from gemfi.backbones.resnet import resnet18
-from gemfi.backbones.vgg import vgg16
+from gemfi.backbones.networks import MLP, ConvNet, Identity, resnet18, vgg16
 from gemfi.errors import InputError
 
 BACKBONES: dict[str, Callable[..., nn.Module]] = {

@@ -19,9 +19,7 @@ from gemfi.errors import InputError
 from gemfi.runs import fit_policy, open_model
 
 if TYPE_CHECKING:
-    from gemfi.export import Deployed
-    from gemfi.export.inputs import Given
-    from gemfi.export.writing import Graph
+    from gemfi.export import Deployed, Given, Graph
 
 _Data = tyro.conf.arg(metavar="DATA ...", help_behavior_hint="")
 _ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
@@ -62,37 +60,38 @@ def export(
             are taken, or files as for gemfi predict; without any, random ones.
         inputs: how many of them, of each set of a task.
     """
-    from gemfi.export import Deployed, snippet  # noqa: PLC0415 - half of torch comes with it
-    from gemfi.export.inputs import gather  # noqa: PLC0415
-    from gemfi.export.packages import require_all  # noqa: PLC0415
-    from gemfi.export.writing import make_graphs  # noqa: PLC0415
+    from gemfi import export as exporting  # noqa: PLC0415 - half of torch comes with it
 
     files = _checked({"onnx": onnx, "int8": int8, "program": program})
     if inputs < 1:
         raise InputError(f"--inputs must be at least 1, got {inputs}")
     if files.keys() & {"onnx", "int8"}:
-        require_all()
+        for package in exporting.PACKAGES:  # what is missing is said before the work
+            exporting.require(package)
     goal = None if policy is None else Goal.parse(policy)
     bundle = open_model(model, backbone)
-    deployed = Deployed(bundle.model, bundle.policy if goal is None else fit_policy(bundle, goal))
-    given = gather(bundle, deployed, data, inputs)
+    deployed = exporting.Deployed(
+        bundle.model, bundle.policy if goal is None else fit_policy(bundle, goal)
+    )
+    given = exporting.gather(bundle, deployed, data, inputs)
     print(_heading(bundle, deployed, given))
-    graphs = make_graphs(bundle, deployed, given, files, inputs)
-    for each in graphs:
-        write_atomically(each.path, each.data)
+    graphs = exporting.make_graphs(bundle, deployed, given, files, inputs)
+    for graph in graphs:
+        write_atomically(graph.path, graph.data)
     print(_shown(graphs))
     if (example := files.get("onnx", files.get("int8"))) is not None:
-        code = textwrap.indent(snippet(deployed, example.name), "    ")
+        code = textwrap.indent(exporting.snippet(deployed, example.name), "    ")
         print(f"\nTo run it with onnxruntime alone:\n\n{code}", end="")
 
 
 def _shown(graphs: Sequence[Graph]) -> str:
     """Files with their sizes, and how they compare with the model."""
-    counts = next((each.parity.words for each in graphs if each.parity is not None), "")
+    verdicts = next((graph.parity.verdicts for graph in graphs if graph.parity is not None), None)
+    counts = ", ".join(f"{name} {count:,}" for name, count in (verdicts or {}).items())
     lines = [f"decisions {counts}"] if counts else []
-    for each in graphs:
-        lines.append(f"wrote     {each.path} ({file_size(len(each.data))})")
-        lines += [_INDENT + line for line in each.lines]
+    for graph in graphs:
+        lines.append(f"wrote     {graph.path} ({file_size(len(graph.data))})")
+        lines += [_INDENT + line for line in graph.lines]
     return "\n".join(lines)
 
 

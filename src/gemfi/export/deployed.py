@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
+from gemfi._config import to_plain
+from gemfi._files import to_json
+from gemfi._version import __version__
 from gemfi.belief import Belief
+from gemfi.data.columns import Columns
 from gemfi.decisions import Policy, Reference, Verdict
 from gemfi.errors import InputError
 from gemfi.model import Model
@@ -36,9 +41,7 @@ class Deployed(nn.Module):
 
     A NaN in an input has the smallest p-value there is, and is never accepted.
 
-    Args:
-        model: trained; it is copied.
-        policy: decides; None for none.
+    The model is copied.
     """
 
     level: Tensor
@@ -84,36 +87,33 @@ class Deployed(nn.Module):
 
     def forward(self, input: Tensor) -> Outputs:  # noqa: A002 - the name of the graph's input
         """A batch of raw inputs (B, ...) to the outputs by name."""
-        return self.outputs(self.model(input).to(torch.float64))
+        belief = self.model(input).to(torch.float64)
+        outputs = self._predicted(belief)
+        if self.policy is not None and self.p_values is not None:
+            p = self.p_values(score_of(belief, self.policy.score), outputs["label"])
+            accepted = score_of(belief, self.policy.doubt) <= self.threshold
+            verdict = torch.where(accepted, int(Verdict.ACCEPT), int(Verdict.ABSTAIN))
+            outputs["p_value"] = p
+            outputs["decision"] = torch.where(p <= self.level, int(Verdict.UNFAMILIAR), verdict)
+        return outputs
 
-    def predict(self, x: Tensor, batch_size: int = 512) -> Outputs:
+    def predict(self, x: Tensor) -> Outputs:
         """The same by `model.predict` and the policy itself: what every graph is compared with."""
-        return self.expected(self.model.predict(x, batch_size))
+        return self.expected(self.model.predict(x))
 
     def expected(self, belief: Belief) -> Outputs:
         """The outputs of a belief, with the decisions of the policy itself."""
-        found = self._predicted(belief)
+        outputs = self._predicted(belief)
         if self.policy is not None:
             decisions = self.policy(belief)
-            found["p_value"] = torch.from_numpy(decisions.p_value)
-            found["decision"] = torch.from_numpy(decisions.verdict).long()
-        return found
-
-    def outputs(self, belief: Belief) -> Outputs:
-        """The outputs of a belief in float64."""
-        found = self._predicted(belief)
-        if self.policy is not None and self.p_values is not None:
-            p = self.p_values(score_of(belief, self.policy.score), found["label"])
-            accepted = score_of(belief, self.policy.doubt) <= self.threshold
-            verdict = torch.where(accepted, int(Verdict.ACCEPT), int(Verdict.ABSTAIN))
-            found["p_value"] = p
-            found["decision"] = torch.where(p <= self.level, int(Verdict.UNFAMILIAR), verdict)
-        return found
+            outputs["p_value"] = torch.from_numpy(decisions.p_value)
+            outputs["decision"] = torch.from_numpy(decisions.verdict).long()
+        return outputs
 
     def _predicted(self, belief: Belief) -> Outputs:
         log_probs = belief.log_probs()
-        found = {"probs": log_probs.exp(), "label": log_probs.argmax(dim=1)}
-        return found | {name: score_of(belief, name) for name in self.scores}
+        outputs = {"probs": log_probs.exp(), "label": log_probs.argmax(dim=1)}
+        return outputs | {name: score_of(belief, name) for name in self.scores}
 
     def _scores(self) -> list[str]:
         """What the method has, seen by asking it once."""
@@ -131,9 +131,6 @@ class PValues(nn.Module):
 
     p = (1 + #{reference ≥ s})/(n + 1), n and the reference those of the predicted class where there
     is a group for each.
-
-    Args:
-        reference: of the policy.
     """
 
     reference: Tensor
@@ -142,15 +139,11 @@ class PValues(nn.Module):
     def __init__(self, reference: Reference) -> None:
         super().__init__()
         groups = [torch.from_numpy(group) for group in reference.groups]
-        longest = max(len(group) for group in groups)
-        padded = torch.full((len(groups), longest), -torch.inf, dtype=torch.float64)
-        for row, group in zip(padded, groups, strict=True):
-            row[: len(group)] = group
+        counts = torch.tensor([len(group) for group in groups], dtype=torch.float64)
+        padded = nn.utils.rnn.pad_sequence(groups, batch_first=True, padding_value=-torch.inf)
         self.is_conditional = reference.is_conditional
         self.register_buffer("reference", padded)  # (G, n)
-        self.register_buffer(
-            "count", torch.tensor([len(group) for group in groups], dtype=torch.float64)
-        )
+        self.register_buffer("count", counts)
 
     def forward(self, score: Tensor, label: Tensor) -> Tensor:
         """P-values (B,) of scores (B,) with predicted labels (B,)."""
@@ -164,14 +157,14 @@ class PValues(nn.Module):
 
 def folded(model: Model) -> Model:
     """A copy in evaluation mode on the CPU, with spectral normalisation multiplied into weights."""
-    found = copy.deepcopy(model).cpu().eval().requires_grad_(requires_grad=False)
-    for layer in found.modules():
+    plain = copy.deepcopy(model).cpu().eval().requires_grad_(requires_grad=False)
+    for layer in plain.modules():
         if isinstance(layer, SpectralLayer) and layer.spectral.kind != "off":
             layer.weight = nn.Parameter(layer.normalised_weight(), requires_grad=False)
             layer.spectral = OFF
             for name in ("left", "right", "sigma"):
                 delattr(layer, name)
-    return found
+    return plain
 
 
 def check_exportable(model: Model, policy: Policy | None = None) -> None:
@@ -197,3 +190,79 @@ def check_exportable(model: Model, policy: Policy | None = None) -> None:
                 f"the policy decides by {used}, which no graph can hold: it is computed in blocks "
                 f"whose number depends on the batch. Fit one by another score: {', '.join(SCORES)}"
             )
+
+
+# -- what a file says of itself, and how it is run without gemfi --------------------------------
+
+ENCODING: Final = "a number or its fill, then 1 if it was missing; 1 for the category, else 0"
+"""How columns become numbers, in the order of the metadata `numbers`."""
+
+_SNIPPET: Final = """\
+import json
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("{file}")
+about = session.get_modelmeta().custom_metadata_map
+classes = json.loads(about["classes"])
+x = np.zeros((1, {shape}), np.{dtype})  # raw inputs: scaling and normalisation are in the graph
+names = [output.name for output in session.get_outputs()]
+outputs = dict(zip(names, session.run(None, {{"input": x}})))
+print(classes[outputs["label"][0]], outputs["probs"].max(){decision})
+"""
+
+
+def metadata(
+    deployed: Deployed, class_names: tuple[str, ...], name: str, columns: Columns | None = None
+) -> dict[str, str]:
+    """Texts for the `metadata_props` of a model.
+
+    Args:
+        deployed: the module.
+        class_names: of its classes.
+        name: of the model.
+        columns: of a table with categories or missing values, which are not part of the graph.
+    """
+    shape, dtype = _input(deployed)
+    what = "raw values: any normalisation is part of the graph"
+    if deployed.input_dtype == torch.uint8:
+        what = "raw pixels 0 to 255: scaling is part of the graph"
+    entries = {
+        "gemfi_version": __version__,
+        "name": name,
+        "method": deployed.model.head.info.name,
+        "classes": to_json(list(class_names)),
+        "input": f"(batch, {shape}) {dtype}, {what}",
+        "scores": "higher is more uncertain; max_prob is 1 - max p, evidence -log of the evidence",
+    }
+    if columns is not None:
+        entries["input"] += f"; they are made from columns: {ENCODING}"
+        entries["columns"] = to_json(to_plain(columns)["columns"])
+        entries["numbers"] = to_json(list(columns.outputs))
+    if (policy := deployed.policy) is not None:
+        facts = {
+            "goal": str(policy.goal),
+            "score": policy.score,
+            "level": policy.level,
+            "doubt": policy.doubt,
+            "threshold": None if math.isinf(policy.threshold) else policy.threshold,
+            "calibration": policy.reference.size,
+        }
+        entries["policy"] = to_json(facts)
+        entries["decision"] = to_json({str(int(verdict)): str(verdict) for verdict in Verdict})
+    return entries
+
+
+def snippet(deployed: Deployed, file: str) -> str:
+    """Lines of Python that run a file of this name with onnxruntime alone."""
+    shape, dtype = _input(deployed)
+    decision = ""
+    if deployed.policy is not None:
+        decision = f', {[str(verdict) for verdict in Verdict]}[outputs["decision"][0]]'
+    return _SNIPPET.format(file=file, shape=shape, dtype=dtype, decision=decision)
+
+
+def _input(deployed: Deployed) -> tuple[str, str]:
+    """Shape and type of one input in words."""
+    dtype = str(deployed.input_dtype).removeprefix("torch.")
+    return ", ".join(map(str, deployed.sample_shape)), dtype

@@ -1,9 +1,10 @@
-"""Does a graph say what the model says? Log-probabilities and decisions, input by input."""
+"""Does a graph say what the model says? All are compared before the first file is written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -11,13 +12,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
+from torch.nn import functional
 
+from gemfi import metrics
 from gemfi.belief import Belief
+from gemfi.bundle import Bundle
+from gemfi.data import TASKS, Role, Split, Task, require_role, require_use
 from gemfi.decisions import Policy, Verdict, threshold_of
 from gemfi.errors import CheckFailedError, InputError
-from gemfi.export.deployed import Deployed
-from gemfi.export.packages import require
+from gemfi.export import graphs
+from gemfi.export.deployed import Deployed, metadata
+from gemfi.runs.spec import find_task
 from gemfi.scores import score_of
+from gemfi.scoring import find_inputs, stream_inputs
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Floats = npt.NDArray[np.float64]
@@ -28,21 +35,10 @@ Runner = Callable[[Tensor], Arrays]
 TOLERANCE: Final = 1e-4
 """Of log-probabilities; and how near a decision may be to a boundary to fall on either side."""
 
-SEEN: Final = 1e-30
-"""Smaller probabilities are nothing to anyone, and their logarithms may differ by more."""
-
-LOGARITHMIC: Final = frozenset(
-    {
-        "evidence",
-        "bare_evidence",
-        "max_alpha",
-        "energy",
-        "logit_energy",
-        "density",
-        "unfamiliarity",
-        "differential_entropy",
-        "differential_entropy_upper",
-    }
+_SEEN: Final = 1e-30  # smaller probabilities count as nothing, and their logarithms may differ
+_LOGARITHMIC: Final = frozenset(
+    {"evidence", "bare_evidence", "max_alpha", "energy", "logit_energy", "density", "unfamiliarity"}
+    | {"differential_entropy", "differential_entropy_upper"}
 )
 """Scores that are logarithms: near 0 their differences count as they are, not in proportion."""
 
@@ -101,43 +97,35 @@ class Parity:
         )
 
     def __str__(self) -> str:
-        far, near = self.count - self.near, self.near
         return (
             f"log p within {self.log_prob:.1e}; decisions that differ: {self.differ_far:,} of "
-            f"{far:,}, within the margin {self.differ_near:,} of {near:,}"
+            f"{self.count - self.near:,}, within the margin {self.differ_near:,} of {self.near:,}"
         )
-
-    @property
-    def words(self) -> str:
-        """How many inputs have each verdict."""
-        return ", ".join(f"{name} {count:,}" for name, count in (self.verdicts or {}).items())
 
 
 def check_parity(deployed: Deployed, run: Runner, x: Tensor) -> Parity:
-    """Compare a graph with the model on inputs.
-
-    Args:
-        deployed: what the graph was made of.
-        run: the graph.
-        x: (N, ...) raw inputs, N ≥ 1.
-    """
+    """Compare the graph that `run` runs with its model on raw inputs (N, ...), N ≥ 1."""
     belief = deployed.model.predict(x)
-    truth = {name: each.numpy() for name, each in deployed.expected(belief).items()}
-    found = run(x)
-    policy = deployed.policy
-    differ = found["label"] != truth["label"]
+    truth = {name: tensor.numpy() for name, tensor in deployed.expected(belief).items()}
+    outputs, policy = run(x), deployed.policy
+    differ = outputs["label"] != truth["label"]
+    p_value = verdicts = None
     if policy is not None:
-        differ |= found["decision"] != truth["decision"]
+        differ |= outputs["decision"] != truth["decision"]
+        p_value = float(np.abs(truth["p_value"] - outputs["p_value"]).max())
+        verdicts = {str(one): int((truth["decision"] == one).sum()) for one in Verdict}
     near = within_margin(belief, policy)
     return Parity(
         count=len(x),
-        log_prob=_log_difference(truth["probs"], found["probs"]),
+        log_prob=_log_difference(truth["probs"], outputs["probs"]),
         near=int(near.sum()),
         differ_near=int((differ & near).sum()),
         differ_far=int((differ & ~near).sum()),
-        p_value=None if policy is None else _largest(truth["p_value"], found["p_value"]),
-        lost=tuple(name for name in truth if _is_lost(truth[name], found[name])),
-        verdicts=None if policy is None else _verdicts(truth["decision"]),
+        p_value=p_value,
+        lost=tuple(
+            name for name in truth if (np.isnan(outputs[name]) & ~np.isnan(truth[name])).any()
+        ),
+        verdicts=verdicts,
     )
 
 
@@ -147,79 +135,240 @@ def within_margin(belief: Belief, policy: Policy | None) -> Bools:
     near: Bools = (top.values[:, 0] - top.values[:, 1]).numpy() <= 2 * TOLERANCE
     if policy is None:
         return near
-    labels = top.indices[:, 0].numpy()
     edges = np.array([threshold_of(group, policy.level).value for group in policy.reference.groups])
-    edge = edges[labels] if len(edges) > 1 else np.full(len(labels), edges[0])
-    score = score_of(belief, policy.score).numpy()
-    doubt = score_of(belief, policy.doubt).numpy()
-    near |= _is_near(score, edge, policy.score)
-    near |= _is_near(doubt, np.full(len(doubt), policy.threshold), policy.doubt)
+    edge = edges[top.indices[:, 0].numpy()] if len(edges) > 1 else edges
+    near |= _is_near(belief, policy.score, edge)
+    near |= _is_near(belief, policy.doubt, np.array([policy.threshold]))
     return near
 
 
-def onnx_runner(data: bytes, batch: int = _BATCH) -> Runner:
-    """A graph in onnxruntime, on the CPU.
+def _is_near(belief: Belief, score: str, edge: Floats) -> Bools:
+    finite = np.isfinite(edge)
+    edge = np.where(finite, edge, 0.0)
+    size = np.maximum(np.abs(edge), 1.0 if score in _LOGARITHMIC else 0.0)
+    near: Bools = finite & (np.abs(score_of(belief, score).numpy() - edge) <= TOLERANCE * size)
+    return near
 
-    Args:
-        data: an ONNX model.
-        batch: inputs of a run.
-    """
-    runtime: Any = require("onnxruntime")
+
+def _log_difference(truth: Floats, probs: Floats) -> float:
+    if probs.shape != truth.shape:
+        raise InputError(f"expected probabilities of shape {truth.shape}, got {probs.shape}")
+    counts = (truth > _SEEN) | (probs > _SEEN)
+    one, other = (np.log(np.where(counts, np.maximum(p, 1e-300), 1.0)) for p in (truth, probs))
+    return float(np.abs(one - other).max())
+
+
+def onnx_runner(data: bytes, batch: int = _BATCH) -> Runner:
+    """An ONNX model in onnxruntime, on the CPU, `batch` inputs at a time."""
+    runtime: Any = graphs.require("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    names = [each.name for each in session.get_outputs()]
-    (given,) = (each.name for each in session.get_inputs())
+    names = [output.name for output in session.get_outputs()]
+    (given,) = (value.name for value in session.get_inputs())
 
     def run(x: Tensor) -> Arrays:
-        parts = [session.run(names, {given: each.numpy()}) for each in torch.split(x, batch)]
-        return {name: np.concatenate(each) for name, *each in zip(names, *parts, strict=True)}
+        parts = [session.run(names, {given: part.numpy()}) for part in torch.split(x, batch)]
+        columns = zip(*parts, strict=True)
+        return {name: np.concatenate(column) for name, column in zip(names, columns, strict=True)}
 
     return run
 
 
 def program_runner(program: ExportedProgram, batch: int = _BATCH) -> Runner:
-    """A program of torch.export.
-
-    Args:
-        program: as `to_program` or `torch.export.load` gives it.
-        batch: inputs of a run.
-    """
+    """A program as `to_program` or `torch.export.load` gives it."""
     module = program.module()
 
     def run(x: Tensor) -> Arrays:
         with torch.no_grad():
-            parts = [module(each) for each in torch.split(x, batch)]
+            parts = [module(part) for part in torch.split(x, batch)]
         return {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
 
     return run
 
 
-def _is_near(values: Floats, edge: Floats, score: str) -> Bools:
-    size = np.abs(edge)
-    if score in LOGARITHMIC:
-        size = np.maximum(size, 1.0)
-    finite = np.isfinite(edge)
-    apart = np.abs(values - np.where(finite, edge, 0.0))
-    near: Bools = finite & (apart <= TOLERANCE * np.where(finite, size, 0.0))
-    return near
+# -- inputs to compare on -----------------------------------------------------------------------
 
 
-def _log_difference(truth: Floats, found: Floats) -> float:
-    if found.shape != truth.shape:
-        raise InputError(f"expected probabilities of shape {truth.shape}, got {found.shape}")
-    counts = (truth > SEEN) | (found > SEEN)
-    logs = [np.log(np.where(counts, np.maximum(each, 1e-300), 1.0)) for each in (truth, found)]
-    return _largest(*logs)
+@dataclass(frozen=True)
+class Given:
+    """Inputs, and where they come from.
+
+    Attributes:
+        x: (N, ...) as the graph takes them.
+        words: where they come from.
+        task: that they are of, with validation and OOD-validation data; None for others.
+    """
+
+    x: Tensor
+    words: str
+    task: Task | None = None
 
 
-def _largest(one: Floats, other: Floats) -> float:
-    return float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max())
+def gather(bundle: Bundle, deployed: Deployed, data: Sequence[str], most: int) -> Given:
+    """Inputs for a graph.
+
+    Args:
+        bundle: of the model.
+        deployed: of the same model.
+        data: the name of a task, or files and folders; nothing for random inputs.
+        most: of files, of random ones, and of each set of a task.
+    """
+    if not data:
+        return Given(random_inputs(deployed, most), "random inputs")
+    if len(data) == 1 and data[0] in TASKS and not Path(data[0]).exists():
+        return _of_task(bundle, find_task(data[0]), most)
+    pieces: list[Tensor] = []
+    for piece, x in stream_inputs(find_inputs(data), bundle):
+        good = x[[row for row in range(len(x)) if row not in piece.errors]]
+        if deployed.input_dtype == torch.uint8 and good.dtype != torch.uint8:
+            good = (255 * good).round()  # numbers from 0 to 1
+        pieces.append(good.to(deployed.input_dtype))
+        if sum(map(len, pieces)) >= most:
+            break
+    inputs = torch.cat(pieces)[:most] if pieces else torch.empty(0)
+    if not len(inputs):
+        raise InputError(f"none of the inputs in {', '.join(data)} could be read")
+    return Given(inputs, ", ".join(data))
 
 
-def _is_lost(truth: npt.NDArray[Any], found: npt.NDArray[Any]) -> bool:
-    return bool((np.isnan(found) & ~np.isnan(truth)).any())
+def _of_task(bundle: Bundle, task: Task, most: int) -> Given:
+    """Validation and OOD-validation data, never test data."""
+    classes, shape = task.class_names, tuple(task.validation.x.shape[1:])
+    if (classes, shape) != (bundle.info.class_names, bundle.sample_shape):
+        raise InputError(
+            f"--data {task.name}: its inputs {shape} of {len(classes)} classes are not those "
+            f"of {bundle.name}: {bundle.sample_shape} of {bundle.info.num_classes} classes"
+        )
+    splits = [task.validation, *task.ood_validation.values()]
+    x = [require_use(split, "tuning").x[:most] for split in splits]
+    known = ", ".join(["validation", *task.ood_validation])
+    return Given(torch.cat(x), f"inputs of {task.name} ({known})", task)
 
 
-def _verdicts(values: npt.NDArray[Any]) -> dict[str, int]:
-    return {str(each): int((values == each).sum()) for each in Verdict}
+def random_inputs(deployed: Deployed, count: int, seed: int = 0) -> Tensor:
+    """Inputs in the range of the data, from faint to strong, and images from coarse to fine."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = deployed.sample_shape
+    strength = torch.rand(count, *(1 for _ in shape), generator=generator)
+    if deployed.input_dtype != torch.uint8:
+        x = 3 * strength * torch.randn(count, *shape, generator=generator)
+        mean, std = deployed.model.input_mean, deployed.model.input_std
+        if mean is not None and std is not None:  # standardised, so back to the raw scale
+            ones = (-1, *(1 for _ in shape[1:]))
+            x = x * std.reshape(ones) + mean.reshape(ones)
+        return x.to(deployed.input_dtype)
+    if len(shape) != 3:
+        x = torch.rand(count, *shape, generator=generator)
+        return (255 * strength * x).to(torch.uint8)
+    parts = []
+    for index, part in enumerate(strength.chunk(4)):
+        size = max(1, min(shape[1:]) >> (4 - index))  # of the squares that are drawn
+        coarse = torch.rand(len(part), shape[0], size, size, generator=generator)
+        image = functional.interpolate(coarse, shape[1:], mode="bilinear", align_corners=False)
+        parts.append(255 * part * (2 * image - 0.5).clamp(0, 1))
+    return torch.cat(parts).to(torch.uint8)
+
+
+# -- the files ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What is to be written.
+
+    Attributes:
+        path: where to.
+        data: of the file.
+        lines: how it compares with the model, in words.
+        parity: the same in numbers; None for int8, which is not meant to be equal.
+    """
+
+    path: Path
+    data: bytes
+    lines: tuple[str, ...]
+    parity: Parity | None = None
+
+
+def make_graphs(
+    bundle: Bundle, deployed: Deployed, given: Given, files: Mapping[str, Path], most: int
+) -> list[Graph]:
+    """The graphs that were asked for, each as the model says; otherwise an error.
+
+    Args:
+        bundle: of the model.
+        deployed: the model and a policy.
+        given: inputs to compare on.
+        files: `program`, `onnx` and `int8`, as many of them as are wanted, with their paths.
+        most: inputs of each set of a task that judge int8.
+    """
+    program, done = graphs.to_program(deployed), []
+    if "program" in files:
+        parity = check_parity(deployed, program_runner(program), given.x)
+        parity.require(files["program"].name)
+        data = graphs.program_bytes(program)
+        done.append(Graph(files["program"], data, (str(parity),), parity))
+    if not files.keys() & {"onnx", "int8"}:
+        return done
+    proto: Any = graphs.to_onnx(deployed, program)
+    notes = metadata(deployed, bundle.info.class_names, bundle.name, bundle.info.columns)
+    exact = graphs.with_metadata(proto, notes).SerializeToString()
+    parity = check_parity(deployed, onnx_runner(exact), given.x)
+    parity.require(files["onnx"].name if "onnx" in files else "the ONNX graph before int8")
+    if "onnx" in files:
+        done.append(Graph(files["onnx"], exact, (str(parity),), parity))
+    if "int8" in files:
+        notes["quantised"] = "int8, dynamic"
+        small = graphs.quantised(graphs.with_metadata(proto, notes))
+        lines = _change(deployed, given, onnx_runner(exact), onnx_runner(small.data), most)
+        done.append(Graph(files["int8"], small.data, (str(small), *lines)))
+    return done
+
+
+def _change(
+    deployed: Deployed, given: Given, before: Runner, after: Runner, most: int
+) -> list[str]:
+    """What eight bits change: by labels, where there are some, and input by input."""
+    lines = []
+    if given.task is not None:
+        score = deployed.model.head.named_scores["epistemic"]
+        sets = given.task.validation, given.task.ood_validation
+        one, other = (figures(run, score, *sets, most) for run in (before, after))
+        lines.append(", ".join(f"{name} {one[name]:.2f} → {other[name]:.2f}" for name in one))
+    equal = agreement(before(given.x), after(given.x))
+    same = ", ".join(f"{name}s {100 * equal[name]:.2f}%" for name in equal if name != "probs")
+    return [*lines, f"same {same}; probabilities within {equal['probs']:.2g}"]
+
+
+def figures(
+    run: Runner, score: str, validation: Split, ood: Mapping[str, Split], most: int
+) -> dict[str, float]:
+    """Accuracy and ECE on validation data, and the AUROC of a score against each OOD set, in %.
+
+    Args:
+        run: a graph.
+        score: an output, higher is more OOD.
+        validation: of role validation.
+        ood: sets of role ood-validation.
+        most: inputs that are taken of each.
+    """
+    require_role(validation, (Role.VALIDATION,), "judging a quantised graph")
+    for split in ood.values():
+        require_role(split, (Role.OOD_VALIDATION,), "judging a quantised graph")
+    inside, labels = run(validation.x[:most]), validation.labels[:most]
+    aurocs = {
+        f"AUROC {name}": metrics.auroc(inside[score], run(split.x[:most])[score])
+        for name, split in ood.items()
+    }
+    return {
+        "accuracy": metrics.accuracy(inside["probs"], labels),
+        "ECE": metrics.ece(inside["probs"], labels),
+        **aurocs,
+    }
+
+
+def agreement(one: Arrays, other: Arrays) -> dict[str, float]:
+    """Shares of equal labels and decisions, and the largest difference of a probability."""
+    names = [name for name in ("label", "decision") if name in one]
+    equal = {name: float((one[name] == other[name]).mean()) for name in names}
+    return equal | {"probs": float(np.abs(one["probs"] - other["probs"]).max())}

@@ -2,7 +2,7 @@
 
 A head turns features into a `Belief`, and a batch into named loss terms. The training loop knows
 nothing else of a method. To add one, write a file beside this with a `Head` in the order `info`,
-`__init__`, `forward`, `objective` (and `default_config`, if it has choices), and list it in
+`__init__`, `forward`, `objective` (and `config_class`, if it has choices), and list it in
 `METHODS` (`methods/__init__.py`).
 """
 
@@ -120,6 +120,8 @@ class Head(nn.Module):
     """
 
     info: ClassVar[MethodInfo]
+    config_class: ClassVar[type | None] = None
+    """A frozen dataclass whose defaults are those of the method; None for one without choices."""
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__()
@@ -138,7 +140,7 @@ class Head(nn.Module):
     @classmethod
     def default_config(cls) -> Any:
         """The configuration used where none is given; None for a method without choices."""
-        return None
+        return None if cls.config_class is None else cls.config_class()
 
     @property
     def outliers(self) -> OutlierConfig:

@@ -23,8 +23,6 @@ class CEDLPlusConfig(EvidentialConfig):
     Attributes:
         kl_weight: w in (1 − w)·risk + w·c(t)·KL(Dir(α̃) ‖ Dir(1)).
         kl_start: c at the start of training; it grows exponentially, to 1 at the end.
-        outliers: none by default; see `EvidentialConfig`.
-        outlier_weight: of the term on them.
     """
 
     kl_weight: float = 0.1
@@ -57,12 +55,8 @@ class CEDLPlus(Evidential):
         aleatoric="dissonance",
         epistemic="vacuity",
     )
+    config_class = CEDLPlusConfig
     config: CEDLPlusConfig
-
-    @classmethod
-    def default_config(cls) -> CEDLPlusConfig:
-        """The weights of CEDL's code."""
-        return CEDLPlusConfig()
 
     def notes(self) -> list[str]:
         """What a single task leaves out."""

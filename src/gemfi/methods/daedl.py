@@ -38,8 +38,6 @@ class DAEDLConfig(EvidentialConfig):
         ridge: added to the diagonal of each class covariance, in units of the mean variance. The
             authors add the least with which a Cholesky factorisation succeeds, often nothing; a
             fixed ridge keeps the density from resting on directions without any spread.
-        outliers: none by default; see `EvidentialConfig`.
-        outlier_weight: of the term on them.
     """
 
     kl_weight: float | None = None
@@ -150,6 +148,7 @@ class DAEDL(Evidential):
         year=2024,
     )
     authors: ClassVar[Mapping[str, float]] = {"kl_weight": 5e-2}
+    config_class = DAEDLConfig
     config: DAEDLConfig
 
     def __init__(
@@ -159,11 +158,6 @@ class DAEDL(Evidential):
         self.density = DensityRange(
             num_classes, num_features, shrinkage=self.config.shrinkage, ridge=self.config.ridge
         )
-
-    @classmethod
-    def default_config(cls) -> DAEDLConfig:
-        """The authors' weight of the KL."""
-        return DAEDLConfig()
 
     def prepare(self, facts: DataFacts) -> None:
         """Forget the density of an earlier training."""

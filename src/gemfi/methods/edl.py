@@ -29,8 +29,6 @@ class EDLConfig(EvidentialConfig):
         kl_weight: of KL(Dir(α̃) ‖ Dir(1)) once annealed. None is the authors' 1 for up to ten
             classes and less for more, where it would kill all evidence (`losses.class_share`).
         kl_ramp: fraction of training over which that weight rises from 0.
-        outliers: none by default; see `EvidentialConfig`.
-        outlier_weight: of the term on them.
     """
 
     evidence: Literal["relu", "softplus", "exp"] = "exp"
@@ -59,12 +57,8 @@ class EDL(Evidential):
         year=2018,
     )
     authors: ClassVar[Mapping[str, float]] = {"kl_weight": 1.0}
+    config_class = EDLConfig
     config: EDLConfig
-
-    @classmethod
-    def default_config(cls) -> EDLConfig:
-        """Exponential evidence and the squared-error risk."""
-        return EDLConfig()
 
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Log(e + 1); the exponential is clipped at ±10."""

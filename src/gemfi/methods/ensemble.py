@@ -47,6 +47,7 @@ class Ensemble(Head):
         epistemic="disagreement",
         passes=5,
     )
+    config_class = EnsembleConfig
 
     def __init__(
         self, num_features: int, num_classes: int, config: EnsembleConfig | None = None
@@ -62,11 +63,6 @@ class Ensemble(Head):
         self.heads = nn.ModuleList(
             Softmax(num_features // count, num_classes) for _ in range(count)
         )
-
-    @classmethod
-    def default_config(cls) -> Any:
-        """Five members."""
-        return EnsembleConfig()
 
     @classmethod
     def copies(cls, config: Any) -> int:

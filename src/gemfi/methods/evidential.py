@@ -45,7 +45,10 @@ class Evidential(Head):
     """A linear layer on the features, and one Dirichlet."""
 
     prior: float | None = 1.0
-    """Mass of each class in α without any evidence; None where α has no such floor."""
+    """Mass of each class in α without any evidence; None where α has no such floor.
+
+    A configuration with a field `prior` sets it.
+    """
 
     authors: ClassVar[Mapping[str, float]] = {}
     """Settings of terms that sum over the classes -> the value that their authors chose.
@@ -58,6 +61,7 @@ class Evidential(Head):
         super().__init__(num_features, num_classes, config)
         self.config: Any
         self.linear = Linear(num_features, num_classes)
+        self.prior = getattr(self.config, "prior", self.prior)
         share = losses.class_share(num_classes)
         self.weights: dict[str, float] = {
             name: value * share
@@ -87,6 +91,11 @@ class Evidential(Head):
         """Any of these heads can be asked for no evidence on outliers."""
         return True
 
+    def logits(self, z: Tensor) -> Tensor:
+        """Features (B, D) to logits (B, C)."""
+        logits: Tensor = self.linear(z)
+        return logits
+
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Logits (..., C) to log α (..., C)."""
         raise NotImplementedError
@@ -97,7 +106,7 @@ class Evidential(Head):
 
     def forward(self, z: Tensor) -> Belief:
         """One Dirichlet."""
-        return self.belief(self.linear(z))
+        return self.belief(self.logits(z))
 
     def belief(self, logits: Tensor, **more: Any) -> Belief:
         """The belief of logits (B, C)."""
@@ -115,14 +124,14 @@ class Evidential(Head):
 
     def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """The method's own terms and, where there are outliers, the one on them."""
-        terms = self.terms(self.log_alpha(self.linear(batch.z)), batch.y, at)
+        terms = self.terms(self.log_alpha(self.logits(batch.z)), batch.y, at)
         if batch.outliers is not None:
             terms["outliers"] = batch.outlier_weight * self.outlier_term(batch.outliers)
         return terms
 
     def outlier_term(self, z: Tensor) -> Tensor:
         """`outlier_weight`·KL(Dir(α) ‖ Dir(prior)) on features of outliers."""
-        log_alpha = self.log_alpha(self.linear(z))
+        log_alpha = self.log_alpha(self.logits(z))
         prior = 1.0 if self.prior is None else self.prior
         kl = dirichlet.kl(log_alpha.exp(), torch.full_like(log_alpha, prior)).mean()
         weight: float = self.config.outlier_weight

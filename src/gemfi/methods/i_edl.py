@@ -25,8 +25,6 @@ class IEDLConfig(EvidentialConfig):
         kl_weight: of KL(Dir(α̃) ‖ Dir(1)) once it has risen; None is the authors' 1, likewise.
         kl_ramp: fraction of training over which that weight rises from 0; the authors take 10
             epochs of up to 200.
-        outliers: none by default; see `EvidentialConfig`.
-        outlier_weight: of the term on them.
     """
 
     fisher_weight: float | None = None
@@ -56,12 +54,8 @@ class IEDL(Evidential):
         year=2023,
     )
     authors: ClassVar[Mapping[str, float]] = {"fisher_weight": 0.05, "kl_weight": 1.0}
+    config_class = IEDLConfig
     config: IEDLConfig
-
-    @classmethod
-    def default_config(cls) -> IEDLConfig:
-        """The authors' weights for CIFAR-10."""
-        return IEDLConfig()
 
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Log(softplus(u) + 1)."""

@@ -67,6 +67,7 @@ class MCDropout(Head):
         epistemic="mutual_information",
         passes=20,
     )
+    config_class = MCDropoutConfig
     config: MCDropoutConfig
     masks: Tensor
 
@@ -78,11 +79,6 @@ class MCDropout(Head):
         generator = torch.Generator().manual_seed(self.config.seed)
         kept = torch.rand(self.config.passes, num_features, generator=generator) >= self.config.rate
         self.register_buffer("masks", kept / (1 - self.config.rate))  # (S, D)
-
-    @classmethod
-    def default_config(cls) -> MCDropoutConfig:
-        """Three tenths of the features out, twenty masks."""
-        return MCDropoutConfig()
 
     def forward(self, z: Tensor) -> Belief:
         """S equal components without evidence."""

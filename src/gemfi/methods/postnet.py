@@ -27,8 +27,6 @@ class PostNetConfig(EvidentialConfig):
         latent: H, dimensions of the space in which densities are estimated.
         flow_length: layers of each class's radial flow.
         entropy_weight: of −H(Dir(α)), which keeps evidence from growing without end.
-        outliers: none by default, as in the paper; see `EvidentialConfig`.
-        outlier_weight: of the term on them.
     """
 
     latent: int = 6
@@ -59,6 +57,7 @@ class PostNet(Evidential):
         venue="NeurIPS",
         year=2020,
     )
+    config_class = PostNetConfig
     config: PostNetConfig
     class_counts: Tensor
 
@@ -71,11 +70,6 @@ class PostNet(Evidential):
         self.norm = nn.BatchNorm1d(latent)
         self.flows = RadialFlows(num_classes, latent, self.config.flow_length)
         self.register_buffer("class_counts", torch.ones(num_classes))
-
-    @classmethod
-    def default_config(cls) -> PostNetConfig:
-        """The paper's sizes."""
-        return PostNetConfig()
 
     def prepare(self, facts: DataFacts) -> None:
         """Take N_c; a class without training samples never has evidence."""
@@ -92,9 +86,13 @@ class PostNet(Evidential):
         counts: Tensor = self.flows(latent) + self.class_counts.log()
         return counts
 
+    def logits(self, z: Tensor) -> Tensor:
+        """Log pseudo-counts (B, C) of features (B, D)."""
+        return self.pseudo_counts(self.norm(self.linear(z)))
+
     def forward(self, z: Tensor) -> Belief:
         """One Dirichlet, and the density of the latent point under all classes together."""
-        logits = self.pseudo_counts(self.norm(self.linear(z)))
+        logits = self.logits(z)
         log_density = torch.logsumexp(logits, dim=-1) - self.class_counts.sum().log()
         return self.belief(logits, log_density=log_density)
 
@@ -114,11 +112,7 @@ class PostNet(Evidential):
                 "postnet has a batch normalisation, which needs at least two samples a batch to "
                 "train, got 1: raise batch_size"
             )
-        logits = self.pseudo_counts(self.norm(self.linear(batch.z)))
-        terms = self.terms(self.log_alpha(logits), batch.y, at)
-        if batch.outliers is not None:
-            terms["outliers"] = batch.outlier_weight * self.outlier_term(batch.outliers)
-        return terms
+        return super().objective(batch, at)
 
     def outlier_term(self, z: Tensor) -> Tensor:
         """`outlier_weight`·KL(Dir(α) ‖ Dir(1)) on features of outliers."""

@@ -75,12 +75,8 @@ class PriorNetwork(Evidential):
 
     prior = None
     reverse: ClassVar[bool]
+    config_class = PriorNetworkConfig
     config: PriorNetworkConfig
-
-    @classmethod
-    def default_config(cls) -> PriorNetworkConfig:
-        """The papers' target precision, with virtual outliers."""
-        return PriorNetworkConfig()
 
     def notes(self) -> list[str]:
         """Where the configuration takes its outliers from."""
@@ -107,7 +103,7 @@ class PriorNetwork(Evidential):
 
     def outlier_term(self, z: Tensor) -> Tensor:
         """γ·KL to the flat target on features of outliers."""
-        log_alpha = self.log_alpha(self.linear(z))
+        log_alpha = self.log_alpha(self.logits(z))
         flat = self._divergence(log_alpha, torch.ones_like(log_alpha))
         return self.config.outlier_weight * flat
 
@@ -129,12 +125,8 @@ class ForwardPriorNetwork(PriorNetwork):
         year=2018,
         epistemic="mutual_information",
     )
+    config_class = ForwardPriorNetworkConfig
     reverse = False
-
-    @classmethod
-    def default_config(cls) -> ForwardPriorNetworkConfig:
-        """As `rkl-pn`, and an auxiliary −log p_y."""
-        return ForwardPriorNetworkConfig()
 
 
 class ReversePriorNetwork(PriorNetwork):

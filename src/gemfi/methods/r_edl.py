@@ -25,8 +25,6 @@ class REDLConfig(EvidentialConfig):
         kl_ramp: fraction of training over which that weight rises from 0. The authors take 10
             epochs of 60 or 200; in a run of 20 epochs on digits all evidence dies within half of
             it, so the default is the whole.
-        outliers: none by default; see `EvidentialConfig`.
-        outlier_weight: of the term on them.
     """
 
     prior: float = 0.1
@@ -56,22 +54,12 @@ class REDL(Evidential):
         year=2024,
     )
     authors: ClassVar[Mapping[str, float]] = {"kl_weight": 1.0}
+    config_class = REDLConfig
     config: REDLConfig
-
-    def __init__(
-        self, num_features: int, num_classes: int, config: REDLConfig | None = None
-    ) -> None:
-        super().__init__(num_features, num_classes, config)
-        self.prior: float = self.config.prior
-
-    @classmethod
-    def default_config(cls) -> REDLConfig:
-        """The authors' λ = 0.1."""
-        return REDLConfig()
 
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Log(softplus(u) + λ)."""
-        return log_softplus_evidence(logits, self.prior)
+        return log_softplus_evidence(logits, self.config.prior)
 
     def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
         """Squared error and annealed KL."""
@@ -79,5 +67,5 @@ class REDL(Evidential):
         weight = self.weights["kl_weight"] * at.ramp(0.0, self.config.kl_ramp)
         return {
             "squared_error": losses.squared_error(log_p, y),
-            "kl": weight * losses.kl_misleading_to(log_alpha, y, self.prior),
+            "kl": weight * losses.kl_misleading_to(log_alpha, y, self.config.prior),
         }

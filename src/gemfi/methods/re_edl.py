@@ -20,8 +20,6 @@ class ReEDLConfig(EvidentialConfig):
     Attributes:
         prior: λ, the mass of each class in α without any evidence; the authors take 0.8 for
             CIFAR-10 and 0.1 for MNIST.
-        outliers: none by default; see `EvidentialConfig`.
-        outlier_weight: of the term on them.
     """
 
     prior: float = 0.8
@@ -42,22 +40,12 @@ class ReEDL(Evidential):
         venue="TPAMI",
         year=2025,
     )
+    config_class = ReEDLConfig
     config: ReEDLConfig
-
-    def __init__(
-        self, num_features: int, num_classes: int, config: ReEDLConfig | None = None
-    ) -> None:
-        super().__init__(num_features, num_classes, config)
-        self.prior: float = self.config.prior
-
-    @classmethod
-    def default_config(cls) -> ReEDLConfig:
-        """The authors' λ = 0.8."""
-        return ReEDLConfig()
 
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Log(softplus(u) + λ)."""
-        return log_softplus_evidence(logits, self.prior)
+        return log_softplus_evidence(logits, self.config.prior)
 
     def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
         """Squared error."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,17 +32,13 @@ class Softmax(Head):
         year=2017,
         epistemic="logit_energy",
     )
+    config_class = SoftmaxConfig
 
     def __init__(
         self, num_features: int, num_classes: int, config: SoftmaxConfig | None = None
     ) -> None:
         super().__init__(num_features, num_classes, config)
         self.linear = Linear(num_features, num_classes)
-
-    @classmethod
-    def default_config(cls) -> Any:
-        """Nothing to set."""
-        return SoftmaxConfig()
 
     def forward(self, z: Tensor) -> Belief:
         """One component without evidence."""

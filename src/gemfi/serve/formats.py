@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, WithJsonSchema
 from pydantic import create_model as create_pydantic_model
 
-from gemfi.backbones.tokens import Tokens
+from gemfi.backbones import Tokens
 from gemfi.bundle import Bundle, Kind
 from gemfi.data.columns import Columns
 from gemfi.serve.settings import Settings

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from gemfi._config import described, differences, from_plain
 from gemfi._files import CHECKSUM, UNSEALED, Seal, write_atomically
-from gemfi.backbones.frozen import is_frozen
+from gemfi.backbones import is_frozen
 from gemfi.errors import CheckpointError, GemfiWarning, InputError, user_level
 from gemfi.model import Model
 from gemfi.training.config import TrainConfig

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from gemfi.backbones.frozen import is_frozen
+from gemfi.backbones import is_frozen
 from gemfi.data import Split, require_classes, require_use
 from gemfi.errors import InputError
 from gemfi.model import Model

@@ -15,8 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi import metrics, spectral
-from gemfi.backbones import Identity
-from gemfi.backbones.frozen import cannot_learn, is_frozen
+from gemfi.backbones import Identity, cannot_learn, is_frozen
 from gemfi.data import Split
 from gemfi.errors import CheckpointError, NonFiniteLossError
 from gemfi.interrupt import graceful_interrupt

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from gemfi._files import data_root
-from gemfi.backbones.efficientnet_lite import NUM_FEATURES, EfficientNetLite0, prepare
 from gemfi.errors import InputError
 from gemfi.training.features import Extraction, digest_of
+from gemfi_bench.frozen.efficientnet_lite import NUM_FEATURES, EfficientNetLite0, prepare
 from gemfi_bench.frozen.weights import pretrained
 
 SIZE: Final = 96

