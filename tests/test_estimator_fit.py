@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from gemfi.estimator.training import (
     CALM,
     FREE,
     USUAL,
+    annealed,
     better,
     build,
     choose_budget,
@@ -86,7 +88,7 @@ def test_without_patience_every_epoch_is_run_and_the_last_kept() -> None:
     assert (classifier.n_iter_, classifier.best_epoch_) == (7, None)
 
 
-def test_the_best_pace_is_trained_again_on_both_parts_for_as_many_epochs() -> None:
+def test_the_best_pace_is_trained_again_on_both_parts_with_a_rate_that_ends_at_zero() -> None:
     x, y = noise(300)
     known = quick(max_steps=60, patience=2).fit(x, y)
     assert known.best_epoch_ is not None
@@ -98,17 +100,26 @@ def test_the_best_pace_is_trained_again_on_both_parts_for_as_many_epochs() -> No
     budget = choose_budget(len(parts.train), max_steps=60)
     pace = CALM if known.history_[0]["learning_rate"] < CALM.learning_rate * 1.01 else FREE
     config = TrainConfig(
-        epochs=budget.epochs,
+        epochs=annealed(known.best_epoch_ + 1, budget.epochs),
         batch_size=budget.batch_size,
         learning_rate=pace.learning_rate,
         weight_decay=pace.weight_decay,
         seed=seed,
-        stop_after=known.best_epoch_ + 1,
     )
     with limited_threads(1):
         fit(model, as_split(scaling.apply(x[rows]), y[rows], role="train"), None, config)
     for name, value in model.double().named_parameters():
         assert torch.equal(value, known.model_.get_parameter(name)), name
+
+
+@pytest.mark.parametrize("best", [1, 7, 20, 40])
+def test_a_second_training_has_the_same_sum_of_rates(best: int) -> None:
+    config = TrainConfig(epochs=40)
+    first = sum(config.rate((step + 0.5) / 4000) for step in range(100 * best))
+    epochs = annealed(best, 40)
+    again = replace(config, epochs=epochs)
+    second = sum(again.rate((step + 0.5) / (100 * epochs)) for step in range(100 * epochs))
+    assert second == pytest.approx(first, abs=0.3 * 100 * config.learning_rate)  # of an epoch
 
 
 def test_nothing_to_stop_by_is_said() -> None:

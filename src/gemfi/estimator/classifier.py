@@ -67,7 +67,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `fit` standardises columns (or channels of images), holds two parts out and trains on the rest:
 
     - `validation_fraction`, for the number of epochs and the temperature of the probabilities; the
-      network is then trained again on these samples too, for as many epochs as were best (with
+      network is then trained again on these samples too, with as much learning in all (with
       `patience=None` it is not, and they give the scales of densities and energies);
     - `calibration_fraction`, for `decide`, and for nothing else.
 

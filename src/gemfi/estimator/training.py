@@ -300,7 +300,8 @@ class Training:
         """Train at one pace, or at two, calm and free, and keep one; with notes on what was done.
 
         Where the validation part said which epoch is best, the kept pace is trained again on the
-        training and the validation part, for as many epochs; its temperature is the first one's.
+        training and the validation part, as long as `annealed` says; its temperature is the
+        first one's.
         """
         held = self.samples.rows(self.parts.validation)
         tried = [self._first(pace, held) for pace in paces]
@@ -317,7 +318,8 @@ class Training:
                 f"takes {FEWEST} samples and a validation_fraction above 0"
             )
         if kept.result.best_epoch is not None:
-            kept = replace(kept, model=self._again(kept.pace, kept.result.best_epoch + 1))
+            epochs = annealed(kept.result.best_epoch + 1, self.budget.epochs)
+            kept = replace(kept, model=self._again(kept.pace, epochs))
         return kept, notes
 
     def _first(self, pace: Pace, held: Samples) -> Trained:
@@ -345,14 +347,14 @@ class Training:
         return Trained(model, pace, result, losses, log_temperature)
 
     def _again(self, pace: Pace, epochs: int) -> Model:
-        """Train on the training and the validation part, with the rates of the first time."""
+        """Train on the training and the validation part."""
         model = self.build()
         rows = self.samples.rows(np.sort(np.concatenate(self.parts[:2])))
         fit(
             model,
             self._split(rows, Role.TRAIN, model),
             None,
-            self._config(pace, stop_after=epochs),
+            replace(self._config(pace), epochs=epochs),
             sample_weight=rows.weights,
             progress=self.progress,
         )
@@ -372,6 +374,20 @@ class Training:
             seed=self.seed,
             **more,
         )
+
+
+def annealed(best: int, epochs: int) -> int:
+    """Epochs of a training whose rate ends at zero, and that learns as much as the first one had.
+
+    The first one was at its best while its rate was still high. Of a cosine over E epochs, the
+    fraction f has the sum (f + sin(πf)/π)·E/2 of rates, and a whole one over n epochs n/2.
+
+    Args:
+        best: epochs after which the first one was at its best.
+        epochs: E, over which its rate would have fallen to zero.
+    """
+    fraction = best / epochs
+    return max(1, round(epochs * (fraction + math.sin(math.pi * fraction) / math.pi)))
 
 
 def better(calm: Trained, free: Trained, weight: Tensor | None) -> Trained:

@@ -40,8 +40,6 @@ class TrainConfig:
             default is the last, so that `fit` does the same with and without validation data; set
             `best` for many epochs and noisy labels (docs/methods.md).
         patience: with `best`, stop after so many epochs without a better one; None runs them all.
-        stop_after: end after so many epochs, with the learning rates that all `epochs` would have;
-            None trains them all. So a second run on more data can end where a first was best.
         bf16: run the backbone, and it alone, under bfloat16 autocast. It saves time on processors
             with instructions for it; on others a step can take ten times as long.
         checkpoint_steps: save every so many steps; None saves at the end of each epoch.
@@ -61,13 +59,12 @@ class TrainConfig:
     seed: int = 0
     select: Select = "last"
     patience: int | None = field(default=None, metadata=LATER)
-    stop_after: int | None = field(default=None, metadata=LATER)
     bf16: bool = False
     checkpoint_steps: int | None = None
     augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "checkpoint_steps", "patience", "stop_after"):
+        for name in ("epochs", "batch_size", "checkpoint_steps", "patience"):
             if getattr(self, name) is not None or name in ("epochs", "batch_size"):
                 check_int(name, getattr(self, name), 1)
         check_number("learning_rate", self.learning_rate, above=0)
@@ -86,11 +83,6 @@ class TrainConfig:
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "
                 f"{self.augmentation!r}"
             )
-
-    @property
-    def last_epoch(self) -> int:
-        """How many epochs a run has that does not lose its patience."""
-        return self.epochs if self.stop_after is None else min(self.epochs, self.stop_after)
 
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""

@@ -209,7 +209,7 @@ class _Run:
         ended = self.state.step // self.batches
         patience, best = self.config.patience, self.state.best_epoch
         impatient = patience is not None and best is not None and ended - 1 - best >= patience
-        return ended < self.config.last_epoch and not impatient
+        return ended < self.config.epochs and not impatient
 
     def _epoch(self, bar: Any) -> None:
         state, config = self.state, self.config
@@ -342,7 +342,7 @@ class _Run:
             fitted = self.model.head.fit_statistics(train, validation)
         state.seconds += time.perf_counter() - started
         ended = state.step // self.batches
-        if state.best_epoch is not None and ended < config.last_epoch:
+        if state.best_epoch is not None and ended < config.epochs:
             self.notes.append(
                 f"training stopped after {ended} of {config.epochs} epochs: validation NLL was "
                 f"best after {state.best_epoch + 1}, and that epoch is kept"
