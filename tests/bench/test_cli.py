@@ -105,7 +105,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Where costs were measured."""
     folders: list[Path] = []
     monkeypatch.setattr(COMMANDS, "keep_overhead", lambda bench, **_: folders.append(bench.folder))
-    monkeypatch.setattr(COMMANDS, "toy_runs", lambda _folder, **_: {})
+    monkeypatch.setattr(COMMANDS, "train_toys", lambda _folder, **_: {})
     return folders
 
 
