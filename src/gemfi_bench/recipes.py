@@ -321,9 +321,11 @@ def gem_config(preset: str, dataset: str, *, released: bool = False) -> PaperCon
     _check_dataset(dataset)
     config = PAPER_PRESETS[preset]
     changes = dict(_GEM[dataset].head) | (RELEASED if released else {})
-    if config.outliers.is_none:
-        changes.pop("outliers")
-    return replace(config, **changes)
+    weights = ("fi_reg_weight", "fi_mod_strength", "ebm_weight", "unc_weight")
+    off = {name for name in weights if getattr(config, name) == 0}  # by the preset
+    off |= {"outliers"} if config.outliers.is_none else set()
+    off |= {"num_components"} if config.num_components == 1 else set()
+    return replace(config, **{name: changes[name] for name in changes.keys() - off})
 
 
 def _gem(dataset: str) -> Recipe:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from gemfi._config import to_plain
 from gemfi.backbones import BACKBONES
 from gemfi.data import Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import InputError
-from gemfi.methods import METHODS, PAPER_PRESETS
+from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
+from gemfi.methods.gem_paper import switches
 from gemfi.runs import RunSpec
 from gemfi.training import fit
 from gemfi_bench.recipes import DATASETS, OWN, gem_config, paper_recipe, paper_spec
@@ -32,14 +34,16 @@ def noise(dataset: str) -> Task:
 
 
 def every(dataset: str) -> list[Any]:
-    return [pytest.param(name, dataset, id=f"{name}-{dataset}") for name in METHODS]
+    return [pytest.param(name, dataset, id=f"{name}-{dataset}") for name in OWN]
 
 
 # -- all of them ----------------------------------------------------------------------------------
 
 
-def test_every_method_has_one() -> None:
-    assert list(OWN) == list(METHODS)
+def test_every_method_of_a_paper_has_one() -> None:
+    assert list(OWN) == [name for name in METHODS if name not in PRESETS]
+    with pytest.raises(InputError, match=r"gem-fi has no recipe of its own.*paper's is gem-paper"):
+        paper_recipe("gem-fi", "mnist")
 
 
 @pytest.mark.parametrize(("method", "dataset"), [*every("mnist"), *every("cifar10")])
@@ -56,7 +60,7 @@ def test_it_builds_and_comes_back_from_json(method: str, dataset: str) -> None:
     assert all(note and not note.endswith(".") for note in recipe.notes)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", OWN)
 def test_it_trains(method: str) -> None:
     """On MNIST, where networks are small enough to do so in a test."""
     task = noise("mnist")
@@ -72,7 +76,7 @@ def test_it_trains(method: str) -> None:
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_digits_are_not_flipped(dataset: str) -> None:
-    flips = {paper_recipe(name, dataset).train.augmentation.flip for name in METHODS}
+    flips = {paper_recipe(name, dataset).train.augmentation.flip for name in OWN}
     assert flips == ({0.0} if dataset == "mnist" else {0.5})
 
 
@@ -96,15 +100,15 @@ TRAINING: dict[tuple[str, str], tuple[Any, ...]] = {
     ("mnist", "kl-pn rkl-pn"): ("sgd", 0.1, 0, 128, 350, "step", "last"),
     ("cifar10", "cedl-plus"): ("sgd", 0.1, 0, 128, 120, "cosine", "last"),
     ("mnist", "cedl-plus"): ("sgd", 0.1, 0, 128, 120, "cosine", "last"),
-    ("cifar10", "gem-core gem-mix gem-fi"): ("adamw", 1e-3, 1e-4, 128, 100, "cosine", "last"),
-    ("mnist", "gem-core gem-mix gem-fi"): ("adamw", 5e-4, 1e-4, 64, 50, "cosine", "last"),
+    ("cifar10", "gem-paper"): ("adamw", 1e-3, 1e-4, 128, 100, "cosine", "last"),
+    ("mnist", "gem-paper"): ("adamw", 5e-4, 1e-4, 64, 50, "cosine", "last"),
 }
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_method_is_in_the_table(dataset: str) -> None:
     listed = [name for where, names in TRAINING if where == dataset for name in names.split()]
-    assert sorted(listed) == sorted(METHODS)
+    assert sorted(listed) == sorted(OWN)
 
 
 @pytest.mark.parametrize(("dataset", "names"), list(TRAINING))
@@ -172,7 +176,7 @@ def test_heads(method: str, dataset: str, head: dict[str, Any]) -> None:
 
 
 def test_networks_and_images() -> None:
-    for name in METHODS:
+    for name in OWN:
         grey, colour = paper_recipe(name, "mnist"), paper_recipe(name, "cifar10")
         assert grey.backbone == "convnet"
         assert grey.train.augmentation == Augmentation()
@@ -195,13 +199,13 @@ def test_networks_and_images() -> None:
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_departures_are_said(dataset: str) -> None:
-    for name in METHODS:
+    for name in OWN:
         recipe = paper_recipe(name, dataset)
         if recipe.train.select == "best":
             assert any("best" in note and "NLL" in note for note in recipe.notes), name
     assert "ours" in paper_recipe("mc-dropout", dataset).notes[0]
     assert "virtual" in paper_recipe("kl-pn", dataset).notes[0]
-    assert ("crop and flip" in " ".join(paper_recipe("gem-fi", dataset).notes)) == (
+    assert ("crop and flip" in " ".join(paper_recipe("gem-paper", dataset).notes)) == (
         dataset == "cifar10"
     )
 
@@ -216,7 +220,7 @@ TABLE = {
 
 @pytest.mark.parametrize("dataset", list(TABLE))
 def test_the_table(dataset: str) -> None:
-    row, recipe = TABLE[dataset], paper_recipe("gem-fi", dataset)
+    row, recipe = TABLE[dataset], paper_recipe("gem-paper", dataset)
     train, config = recipe.train, gem_config("gem-fi", dataset)
     assert (train.learning_rate, train.batch_size, train.epochs) == (
         row["lr"],
@@ -233,25 +237,23 @@ def test_the_table(dataset: str) -> None:
     )
     assert config.num_components == 3
     assert (config.unc_id, config.unc_outlier) == (0.1, 0.1)
-    assert (config.gate_low, config.gate_high, config.clip) == (0.1, 0.9, 10.0)
+    assert (config.gate_low, config.gate_high) == (0.1, 0.9)
     assert config.outliers.start * train.epochs == pytest.approx(10)  # ten epochs of warm-up
 
 
-@pytest.mark.parametrize("preset", list(PAPER_PRESETS))
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_the_own_head_of_a_preset_is_the_papers(preset: str, dataset: str) -> None:
-    assert paper_spec(dataset, preset, noise(dataset)).head == gem_config(preset, dataset)
+def test_the_head_of_the_recipe_is_the_papers(dataset: str) -> None:
+    head = paper_spec(dataset, "gem-paper", noise(dataset)).head
+    assert head == gem_config("gem-fi", dataset)
 
 
 @pytest.mark.parametrize("preset", list(PAPER_PRESETS))
 def test_presets_keep_their_switches(preset: str) -> None:
-    switches = ("sn", "core", "mix", "fi_reg", "fi_mod", "ebm", "unc")
+    expected = switches(to_plain(PAPER_PRESETS[preset]))
     for released in (False, True):
         config = gem_config(preset, "cifar10", released=released)
-        assert [getattr(config, s) for s in switches] == [
-            getattr(PAPER_PRESETS[preset], s) for s in switches
-        ]
-        assert config.used_outliers.kind == PAPER_PRESETS[preset].used_outliers.kind
+        assert switches(to_plain(config)) == expected
+        assert config.outliers.kind == PAPER_PRESETS[preset].outliers.kind
 
 
 def test_released_values_differ_where_the_code_does() -> None:
@@ -261,7 +263,7 @@ def test_released_values_differ_where_the_code_does() -> None:
 
 
 def test_unknown_names() -> None:
-    for method in ("gem-fi", "edl"):
+    for method in ("gem-paper", "edl"):
         with pytest.raises(InputError, match="own for mnist, cifar10, not for 'svhn'"):
             paper_recipe(method, "svhn")
     with pytest.raises(InputError, match="own for mnist, cifar10, not for 'svhn'"):
