@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -363,7 +363,7 @@ def test_a_policy_needs_its_data(
 def test_files_are_looked_for_before_a_policy_is_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = sys.modules["gemfi.cli.predict"]  # its name in the package is the function's
+    command = importlib.import_module("gemfi.cli.predict")
     monkeypatch.setattr(command, "fit_policy", None)
     file = _saved(tmp_path / "x.npy", np.zeros((1, 28, 28), np.uint8))
     for more in ([f"{tmp_path}/none.npy"], [str(file), "--out", f"{tmp_path}/none/out.csv"]):

@@ -24,6 +24,7 @@ METHOD_COLORS = {  # baselines warm or grey, the GEM family blue and green
     "gem-core": "#56b4e9",
     "gem-mix": "#009e73",
     "gem-fi": "#0072b2",
+    "gem-paper": "#1b9e77",
 }
 DETECTOR_LABELS = {
     "maxp": "MaxP",

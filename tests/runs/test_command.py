@@ -80,9 +80,9 @@ def test_options_reach_the_spec(capsys: Capture) -> None:
     options = ["--method", "gem-mix", "--seed", "3", "--select", "best", "--batch-size", "500"]
     options += ["--learning-rate", "0.01", "--weight-decay", "0", "--augmentation", "none"]
     spec = Run.open(
-        quiet(["two-moons", *QUICK, *options, "--set", "num_components=2", "rho=minmax"], capsys)
+        quiet(["two-moons", *QUICK, *options, "--set", "num_components=2", "rho_floor=0.1"], capsys)
     ).spec
-    assert (spec.method, spec.head.num_components, spec.head.rho) == ("gem-mix", 2, "minmax")
+    assert (spec.method, spec.head.num_components, spec.head.rho_floor) == ("gem-mix", 2, 0.1)
     train = spec.train
     assert (train.epochs, train.seed, train.select, train.batch_size) == (1, 3, "best", 500)
     assert (train.learning_rate, train.weight_decay) == (0.01, 0.0)
@@ -219,8 +219,11 @@ def test_evaluate_says_which_sets_are_not_here(
         (["two-moons", "--backbone-options", "width"], "--backbone-options width: expected name="),
         (["two-moons", "--backbone-options", "widht=3"], "mlp has no such option; known: in_feat"),
         (["two-moons", "--backbone-options", "width=x"], "width=x: expected an integer, got 'x'"),
-        (["two-moons", "--set", "fi_reg=1"], "--set fi_reg=1: expected true or false, got '1'"),
-        (["two-moons", "--set", "fi_rge=1"], "GEMConfig has no field 'fi_rge'; did you mean fi_re"),
+        (["two-moons", "--set", "dropout=no"], "--set dropout=no: expected a number, got 'no'"),
+        (
+            ["two-moons", "--set", "dropuot=1"],
+            "GEMConfig has no field 'dropuot'; did you mean dropout",
+        ),
         (["two-moons", "--set", "outliers.ratio=0"], "ratio must be above 0, got 0"),
         (["two-moons", "--method", "softmax", "--set", "x=1"], "SoftmaxConfig has no field 'x'"),
         (["two-moons", "--epochs", "0"], "epochs must be an integer of at least 1, got 0"),

@@ -13,7 +13,7 @@ from gemfi.data import Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
-from gemfi.methods import METHODS, GEMConfig
+from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS, GEMConfig
 from gemfi.outliers import NONE, VOS, OutlierConfig
 from gemfi.runs import RunSpec, find_task, make_spec, matched_spec
 from gemfi.runs.spec import matched_recipe
@@ -67,8 +67,13 @@ def test_what_is_left_out_is_filled_in() -> None:
 
 
 def test_without_sn_the_backbone_is_not_normalised_unless_it_says_so() -> None:
-    spec = replace(toy_spec(), backbone_options={"in_features": 2}, head=GEMConfig(sn=False))
-    assert spec.backbone_options["spectral"]["kind"] == "off"
+    toy = toy_spec("gem-paper")
+    kinds = {}
+    for sn in (False, True):
+        head = replace(PAPER_PRESETS["gem-fi"], sn=sn)
+        spec = replace(toy, backbone_options={"in_features": 2}, head=head)
+        kinds[sn] = spec.backbone_options["spectral"]["kind"]
+    assert kinds == {False: "off", True: "soft"}
     hard = {"in_features": 2, "spectral": {"kind": "hard", "bound": 2.0}}
     model = replace(spec, backbone_options=hard).build(2, None)
     assert model.backbone.first.spectral.kind == "hard"  # type: ignore[union-attr]
@@ -157,7 +162,7 @@ def test_images_are_flipped_only_where_that_is_known_to_be_right(
     assert matched_spec(name, "edl", images((3, 32, 32))).train.augmentation == augmentation
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in PRESETS])
 def test_the_paper_spec_is_the_methods_recipe(method: str) -> None:
     recipe = paper_recipe(method, "mnist")
     spec = paper_spec("mnist", method, images((1, 28, 28)))
@@ -175,14 +180,18 @@ def test_the_paper_spec_is_the_methods_recipe(method: str) -> None:
 def test_the_matched_spec_is_one_for_all(method: str) -> None:
     spec, other = (matched_spec("noise", name, images((3, 32, 32))) for name in (method, "gem-fi"))
     assert spec.train == other.train == TrainConfig(batch_size=16)
-    assert (spec.backbone, spec.backbone_options) == (other.backbone, other.backbone_options)
+    own = {"spectral": spec.backbone_options["spectral"]} if method == "gem-paper" else {}  # SN
+    assert (spec.backbone, spec.backbone_options) == (
+        other.backbone,
+        other.backbone_options | own,
+    )
     assert spec.head == METHODS[method].default_config()
 
 
 def test_a_recipe_may_leave_inputs_as_they_are() -> None:
     task = images((1, 28, 28), normalisation=Normalisation((0.1,), (0.3,)))
     assert not paper_spec("mnist", "r-edl", task).normalise
-    assert paper_spec("mnist", "gem-fi", task).normalise
+    assert paper_spec("mnist", "gem-paper", task).normalise
     assert matched_spec("mnist", "r-edl", task).normalise
 
 
@@ -217,23 +226,14 @@ def test_outliers_where_they_would_do_nothing() -> None:
     for kind in ("none", "vos"):
         with pytest.raises(InputError, match=r"softmax has no term on outliers.* one: edl, i-edl"):
             make_spec("noise", "softmax", task, outliers=kind)
-    with pytest.raises(InputError, match="gem-mix has no term on outliers in this configuration"):
-        make_spec("mnist", "gem-mix", task, recipe=paper_recipe("gem-mix", "mnist"), outliers="vos")
-    assert (
-        make_spec(
-            "mnist", "gem-mix", task, recipe=paper_recipe("gem-mix", "mnist"), outliers="none"
-        ).head.outliers
-        == NONE
-    )
+    bare = {"recipe": paper_recipe("gem-paper", "mnist"), "preset": "ablation-mix"}
+    with pytest.raises(InputError, match="gem-paper has no term on outliers in this configuration"):
+        make_spec("mnist", "gem-paper", task, outliers="vos", **bare)
+    assert make_spec("mnist", "gem-paper", task, outliers="none", **bare).head.outliers == NONE
     spec = make_spec(
-        "mnist",
-        "gem-mix",
-        task,
-        recipe=paper_recipe("gem-mix", "mnist"),
-        outliers="vos",
-        settings=["ebm=true"],
+        "mnist", "gem-paper", task, outliers="vos", settings=["ebm_weight=0.1"], **bare
     )
-    assert spec.head.used_outliers == VOS
+    assert spec.head.outliers == VOS
     with pytest.raises(InputError, match="needs an auxiliary split"):
         make_spec("noise", "edl", task, outliers="auxiliary")
 
@@ -242,14 +242,14 @@ def test_changes_keep_the_rest_of_the_recipe() -> None:
     task = images((1, 28, 28))
     spec = make_spec(
         "mnist",
-        "gem-fi",
+        "gem-paper",
         task,
-        recipe=paper_recipe("gem-fi", "mnist"),
+        recipe=paper_recipe("gem-paper", "mnist"),
         options=["channels=8", "spectral.kind=off"],
         settings=["fi_reg_weight=0.7"],
         train={"epochs": 2, "seed": None},
     )
-    own = paper_spec("mnist", "gem-fi", task)
+    own = paper_spec("mnist", "gem-paper", task)
     assert spec.train == replace(own.train, epochs=2)
     assert spec.head == replace(own.head, fi_reg_weight=0.7)
     changed = {"channels": 8, "spectral": {"kind": "off", "bound": 3.0}}

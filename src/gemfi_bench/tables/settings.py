@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gemfi._config import to_plain
+from gemfi._config import from_plain, to_plain
 from gemfi.losses import class_share
-from gemfi.methods import METHODS, PRESETS
-from gemfi.methods.gem_paper import preset, switches
+from gemfi.methods import METHODS, PRESETS, GEMConfig, PaperConfig
+from gemfi.methods.gem import CLIP
+from gemfi.methods.gem_paper import as_paper, preset, switches
 from gemfi_bench.grid import ABLATION, FULL, MAIN, RELATED
 from gemfi_bench.published import published
 from gemfi_bench.record_file import RunRecord
@@ -106,7 +107,20 @@ def _text(value: Any) -> str | None:
     return short(value)
 
 
+def _head(run: RunRecord) -> Mapping[str, Any]:
+    """The configuration of the head; of GEM in the paper's terms, with its switches."""
+    head: Mapping[str, Any] = run.spec["head"] or {}
+    if "fi_reg_weight" not in head:
+        return head
+    kind = PaperConfig if "sn" in head else GEMConfig
+    config = as_paper(from_plain(kind, head, "head"))
+    return {**to_plain(config), **switches(to_plain(config)), "clip": CLIP}
+
+
 def _of(*path: str) -> Show:
+    first, *rest = path
+    if first == "head":
+        return lambda run, _classes: _text(_head(run).get(*rest))
     return lambda run, _classes: _text(setting(run, *path))
 
 
@@ -114,11 +128,11 @@ def _switched(switch: str, *names: str) -> Show:
     """Settings of a term of GEM; `off` where its switch is."""
 
     def show(run: RunRecord, _classes: int | None) -> str | None:
-        on = setting(run, "head", switch)
-        if on is None:
+        head = _head(run)
+        if switch not in head:
             return None
-        values = [_text(setting(run, "head", name)) or "none" for name in names]
-        return " / ".join(dict.fromkeys(values)) if on else "off"
+        values = [_text(head.get(name)) or "none" for name in names]
+        return " / ".join(dict.fromkeys(values)) if head[switch] else "off"
 
     return show
 
@@ -132,7 +146,7 @@ def _kl(run: RunRecord, classes: int | None) -> str | None:
 
 
 def _fisher(run: RunRecord, _classes: int | None) -> str | None:
-    head = run.spec["head"] or {}
+    head = _head(run)
     if "fi_reg_weight" not in head:
         return None
     weights = (head["fi_reg_weight"], head["fi_mod_strength"])
@@ -141,31 +155,31 @@ def _fisher(run: RunRecord, _classes: int | None) -> str | None:
 
 
 def _heads(run: RunRecord, _classes: int | None) -> str | None:
-    head = run.spec["head"] or {}
+    head = _head(run)
     return str(head["num_components"]) if "num_components" in head else None
 
 
 def _gate(run: RunRecord, _classes: int | None) -> str | None:
-    head = run.spec["head"] or {}
+    head = _head(run)
     if "num_components" not in head:
         return None
-    return str(head.get("gate", "energy")) if head.get("core", True) else "off"
+    return str(head["gate"]) if head["core"] else "off"
 
 
 def _bounds(run: RunRecord, _classes: int | None) -> str | None:
-    head = run.spec["head"] or {}
-    if not head.get("core") or head.get("gate", "energy") == "energy":
+    head = _head(run)
+    if not head.get("core") or head["gate"] == "energy":
         return None
     return f"{short(head['gate_low'])}, {short(head['gate_high'])}"
 
 
 def _temperature(run: RunRecord, _classes: int | None) -> str | None:
-    head = run.spec["head"] or {}
+    head = _head(run)
     if "num_components" not in head:
         return None
-    start = head.get("temperature")
+    start = head["temperature"]
     if start is None:
-        start = 0.2 if head.get("feature_space") == "unit" else 1.0
+        start = 0.2 if head["feature_space"] == "unit" else 1.0
     return f"{short(start)}, learned"
 
 
