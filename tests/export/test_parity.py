@@ -111,8 +111,8 @@ class TestRandomInputs:
     def test_bytes_fill_their_range(
         self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
     ) -> None:
-        monkeypatch.setattr(deployed.model, "sample_shape", shape)
-        monkeypatch.setattr(deployed.model, "sample_dtype", torch.uint8)
+        inputs = replace(deployed.model.inputs, sample_shape=shape, sample_dtype="uint8")
+        monkeypatch.setattr(deployed.model, "inputs", inputs)
         x = random_inputs(deployed, 401)
         assert x.shape == (401, *shape)
         assert x.dtype == torch.uint8
