@@ -30,7 +30,7 @@ test-slow: $(STAMP) ## Run the slow suite: kills, long simulations
 lint: $(STAMP) ## Check style, formatting and which module imports which
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
-	$(BIN)/lint-imports
+	$(BIN)/python -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 
 format: $(STAMP) ## Fix what can be fixed and format
 	$(BIN)/python -m ruff check --fix-only --quiet .

@@ -173,9 +173,9 @@ def test_a_base_model_is_pooled(kind: str, width: int) -> None:
 
 def test_class_names_come_from_the_configuration() -> None:
     named = made("ViTForImageClassification", id2label={0: "cat", 1: "dog", 2: "owl"})
-    assert attach(named).class_names == ("cat", "dog", "owl")
-    assert attach(named, num_classes=5).class_names is None
-    assert attach(made("ViTForImageClassification")).class_names is None  # LABEL_0 and so on
+    assert attach(named).inputs.class_names == ("cat", "dog", "owl")
+    assert attach(named, num_classes=5).inputs.class_names is None
+    assert attach(made("ViTForImageClassification")).inputs.class_names is None  # LABEL_0 and so on
 
 
 def test_half_precision_weights_give_whole_features() -> None:
@@ -528,8 +528,8 @@ def test_a_text_classifier_knows_an_unfamiliar_topic() -> None:
     found = metrics.ood_metrics(scores.unfamiliarity(inside), scores.unfamiliarity(outside))
     assert found["auroc"] > 95
     (asked,) = model.predict(tokenizer(["the storm and the snow"])).labels().tolist()
-    assert model.class_names is not None
-    assert model.class_names[asked] == "weather"
+    assert model.inputs.class_names is not None
+    assert model.inputs.class_names[asked] == "weather"
 
 
 # ---------------------------------------------------------------- without transformers

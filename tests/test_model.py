@@ -16,7 +16,7 @@ from gemfi.data import two_moons
 from gemfi.data.inputs import InputSpec, dtype_name
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError, NoAnswerError
-from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
+from gemfi.methods import METHODS, PAPER_PRESETS
 from gemfi.model import Model, build_model
 from gemfi.spectral import SpectralLayer
 from gemfi.training import TrainConfig, fit
@@ -64,8 +64,8 @@ def test_uint8_images_are_scaled() -> None:
 
 
 def test_sn_off_reaches_a_backbone_given_by_name() -> None:
-    config = replace(PRESETS["gem-fi"], sn=False)
-    model = build_model("gem-fi", "resnet18", 3, config=config, width=2)
+    config = replace(PAPER_PRESETS["gem-fi"], sn=False)
+    model = build_model("gem-paper", "resnet18", 3, config=config, width=2)
     kinds = {m.spectral.kind for m in model.modules() if isinstance(m, SpectralLayer)}
     assert kinds == {"off"}
 
@@ -89,11 +89,12 @@ def test_parameter_counts_at_width_64_agree_with_the_paper_to_one_percent() -> N
     paper = {"softmax": 11.17, "gem-core": 11.24, "gem-mix": 11.38, "gem-fi": 11.38}
     for name, millions in paper.items():
         config = PAPER_PRESETS.get(name)
-        model = build_model(name, "resnet18", 10, config=config, width=64, shortcut="project")
+        method = "softmax" if config is None else "gem-paper"
+        model = build_model(method, "resnet18", 10, config=config, width=64, shortcut="project")
         count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
         assert count == pytest.approx(millions, rel=0.01), name
     five = replace(PAPER_PRESETS["gem-fi"], num_components=5)
-    model = build_model("gem-fi", "resnet18", 10, config=five, width=64, shortcut="project")
+    model = build_model("gem-paper", "resnet18", 10, config=five, width=64, shortcut="project")
     count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     assert count == pytest.approx(11.52, rel=0.01)
 

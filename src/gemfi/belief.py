@@ -23,7 +23,7 @@ _SHAPES = {  # the letters are bound by `log_p`; `*` stands for anything that fo
     "log_p": "BKC",
     "log_weight": "BK",
     "log_evidence": "BK",
-    "log_gate": "B*",
+    "log_gate": "BC",  # or (B, 1)
     "log_rho": "B",
     "log_density": "B",
     "log_familiarity": "B",
@@ -83,9 +83,8 @@ class Belief:
         for name, letters in _SHAPES.items():
             value = getattr(self, name)
             if value is not None:
-                _check_shape(name, value, letters, sizes)
-        if self.log_gate is not None and self.log_gate.shape[1:] != (1,):
-            _check_shape("log_gate", self.log_gate, "BC", sizes)
+                is_scale = name == "log_gate" and value.shape[1:] == (1,)
+                _check_shape(name, value, "B*" if is_scale else letters, sizes)
         for name, value in self.extra.items():
             _check_shape(f"extra[{name!r}]", value, "B*", sizes)
 
