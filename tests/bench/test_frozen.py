@@ -335,8 +335,8 @@ def test_a_killed_process_leaves_no_features_and_no_lock(root: Path, counted: Co
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "computing\n"
-        with (root / FOLDER / ".lock").open("ab") as lock:
-            assert not try_lock(lock)
+        with try_lock(root / FOLDER / ".lock") as mine:
+            assert not mine
         other.kill()
     assert not any(name.endswith(".safetensors") for name in stored(root))
     frozen_features(torch.zeros(5, 3, 32, 32, dtype=torch.uint8), root)
