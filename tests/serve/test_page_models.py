@@ -16,7 +16,7 @@ from gemfi import TrainConfig, build_model, fit
 from gemfi.bundle import Bundle, make_bundle
 from gemfi.data.inputs import InputSpec
 from gemfi.data.toys import two_moons
-from gemfi.methods import GEMConfig
+from gemfi.methods import PaperConfig
 from gemfi.serve.app import create_app
 from gemfi.serve.running import address, listen
 from gemfi.serve.settings import Settings
@@ -32,8 +32,8 @@ def moons() -> Bundle:
     """For rows, with the paper's gate for each class."""
     task = two_moons(200)
     torch.manual_seed(0)
-    config = GEMConfig(gate="prob")
-    model = build_model("gem-fi", "mlp", 2, config=config, in_features=2, width=32, depth=1)
+    config = PaperConfig(gate="prob", sn=False)
+    model = build_model("gem-paper", "mlp", 2, config=config, in_features=2, width=32, depth=1)
     settings = TrainConfig(epochs=15, batch_size=32, learning_rate=0.01)
     fit(model, task.train, task.validation, settings, progress=False)
     return make_bundle(

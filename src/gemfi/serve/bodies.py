@@ -158,12 +158,17 @@ def to_inputs(values: Any, field: str, form: InputFormat, max_inputs: int) -> In
     if any(isinstance(value, dict) for value in values):
         return _rows_by_name(values, field, form)
     try:
-        return np.array(form.samples_adapter.validate_python(values), np.float64).astype(form.dtype)
+        batch = np.array(form.samples_adapter.validate_python(values), np.float64)
     except ValidationError as error:
         raise _array_flaw(error.errors(include_url=False)[0], field, form) from None
     except ValueError:  # texts, which are right one by one
         message = "inputs of one request must have one length"
         raise unusable("wrong_shape", message, field) from None
+    if form.is_integer and (batch % 1).any():  # pydantic takes 1e-40 for a multiple of 1
+        first = tuple(map(int, np.argwhere(batch % 1)[0]))
+        message = f"{batch[first]} is not whole; an input is {form.words()}"
+        raise unusable("out_of_range", message, _position(field, first))
+    return batch.astype(form.dtype)
 
 
 def _array_flaw(error: ErrorDetails, field: str, form: InputFormat) -> ProblemError:
@@ -185,8 +190,12 @@ def _array_flaw(error: ErrorDetails, field: str, form: InputFormat) -> ProblemEr
         code = "wrong_shape" if is_list else "not_a_number"
         shown = "an array" if is_list else json.dumps(value)[:_SHOWN]
         message = f"expected a number here, got {shown}"
-    place = "".join(f"[{index}]" for index in location[0 if field in MANY else 1 :])
-    return unusable(code, f"{message}; an input is {form.words()}", f"{field}{place}")
+    return unusable(code, f"{message}; an input is {form.words()}", _position(field, location))
+
+
+def _position(field: str, location: Sequence[Any]) -> str:
+    """A number of an input by its place in the request."""
+    return field + "".join(f"[{index}]" for index in location[0 if field in MANY else 1 :])
 
 
 def _rows_by_name(values: list[Any], field: str, form: InputFormat) -> Inputs:
