@@ -96,9 +96,12 @@ class GEM(Head):
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
         self._build_modules()
-        density = {"covariance": self.config.density_covariance}
-        density["shrinkage"] = self.config.density_shrinkage
-        self.density = ClassGaussians(num_classes, num_features, **density)
+        self.density = ClassGaussians(
+            num_classes,
+            num_features,
+            covariance=self.config.density_covariance,
+            shrinkage=self.config.density_shrinkage,
+        )
         self.scaler: DensityScaler | None = DensityScaler(floor=self.config.rho_floor)
         self.familiarity = Familiarity()
 
@@ -192,6 +195,7 @@ class GEM(Head):
     def _terms(self, inside: Parts, label: Tensor) -> dict[str, Tensor]:
         """−log p̂_y + λ_KL KL + λ_FI Σ π FI + λ_EBM softplus(E) − w H(π)."""
         config, log_weight = self.config, inside.log_weight
+        # a mean of its own for each use: shared, the gradient rounds otherwise in its last digit
         seen, _ = dirichlet.log_mean(inside.log_alpha)
         fisher = dirichlet.fisher_proxy(seen, label.unsqueeze(1))  # (B, K)
         if strength := config.fi_mod_strength:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
 
-from gemfi.density import RhoKind
+from gemfi.density import DensityScaler, RhoKind
 from gemfi.errors import InputError
 from gemfi.methods import DAEDL, GEMConfig, PaperConfig
-from gemfi.methods.gem import CLIP
+from gemfi.methods.gem import CLIP, LOG_EPSILON
 from gemfi.methods.gem_paper import as_paper
 from gemfi.runs import RunSpec
 from gemfi_bench.grid import ABLATION, FULL, MAIN
@@ -264,7 +265,7 @@ def _concentration(config: PaperConfig) -> str:
     logit = "u_kc" if config.num_components > 1 else "u_c"
     inner = f"s_c·{logit}" if gate == "logit" else logit
     text = f"exp(clip({inner}, ±{CLIP:g}))"
-    text += f" + {short(1e-8)}"
+    text += f" + {short(math.exp(LOG_EPSILON))}"
     if gate == "energy":
         return f"s·({text}), s = σ((a − E)/b); in training s = σ(−E)"
     return text
@@ -282,7 +283,7 @@ def _evidence(config: PaperConfig) -> str:
     total = "Σ_k π_k Σ_c α_kc" if config.num_components > 1 else "Σ_c α_c"
     if config.rho == "none":
         return total
-    power = "" if config.rho == "minmax" else f", to the power of {short(1.2)}"
+    power = "" if config.rho == "minmax" else f", to the power of {short(DensityScaler().power)}"
     return f"ρ(z) · {total}, ρ = {_RHO[config.rho]}{power}, at least {short(config.rho_floor)}"
 
 
