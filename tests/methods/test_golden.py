@@ -111,8 +111,9 @@ def test_as_before(case: str, golden: dict[str, np.ndarray]) -> None:
     assert set(found) == known
     for name, value in found.items():
         there = torch.from_numpy(golden[f"{case}//{name}"])
+        # to the bit on one machine; other processors round gradients otherwise, by up to 6e-8
         torch.testing.assert_close(
-            value.detach(), there, rtol=1e-9, atol=1e-11, msg=partial("{}: {}".format, name)
+            value.detach(), there, rtol=1e-6, atol=1e-9, msg=partial("{}: {}".format, name)
         )
 
 
