@@ -218,9 +218,8 @@ def gap(pairs: Sequence[tuple[Measured, Measured]]) -> Difference:
 
 def level(numbers: Sequence[Measured]) -> Difference:
     """The mean of numbers, one a seed, as a difference from 0; its interval as in `gap`."""
-    values, again = [number.value for number in numbers], numbers[0].again
-    interval = over_samples(again) if again is not None and alike(values) else None
-    return paired_difference(values, [0.0] * len(values), bootstrap=interval)
+    zero = Measured(0.0, "", lambda _draw: 0.0)
+    return gap([(number, zero) for number in numbers])
 
 
 def _less(one: float | None, other: float | None) -> float | None:
