@@ -227,23 +227,22 @@ def _offset(cell: tuple[Published, Published]) -> float:
 
 def mean_auroc(numbers: Numbers) -> Flagged:
     """Mean AUROCs of SVHN and CIFAR-100 that are not the mean of the two (table2b)."""
-    for number in numbers.values():
+    for number in [number for number in numbers.values() if number.column == "mean_auroc"]:
         means = {}
         for kind in ("aleatoric", "epistemic"):
-            keys = [
-                ("table2b", number.row, f"cifar10>{ood}/{kind}") for ood in ("svhn", "cifar100")
-            ]
-            if number.column == "mean_auroc" and all(key in numbers for key in keys):
-                means[kind] = sum(numbers[key].mean for key in keys) / 2
+            svhn = numbers.get(("table2b", number.row, f"cifar10>svhn/{kind}"))
+            cifar100 = numbers.get(("table2b", number.row, f"cifar10>cifar100/{kind}"))
+            if svhn and cifar100:
+                means[kind] = (svhn.mean + cifar100.mean) / 2
         if not means or any(abs(number.mean - mean) < 3 * ROUNDING for mean in means.values()):
             continue
         expected = " and ".join(f"{mean:.2f} ({kind})" for kind, mean in means.items())
         reason = f"{number}, but the means of SVHN and CIFAR-100 in table2b are {expected}"
         same = ("table2", number.row, number.mean, number.std)
-        for aupr in numbers.values():
-            if (aupr.label, aupr.row, aupr.mean, aupr.std) == same:
-                reason += f"; it is the AUPR of {aupr.column}"
-                break
+        auprs = (n for n in numbers.values() if (n.label, n.row, n.mean, n.std) == same)
+        twin = next(auprs, None)
+        if twin:
+            reason += f"; it is the AUPR of {twin.column}"
         yield number, Flag("suspicious", reason)
 
 
