@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 Payload = TypeVar("Payload")
@@ -22,11 +22,7 @@ _MEMORY: Final = 0.8  # weight of the past in the mean of seconds an input
 
 
 class QueueFullError(Exception):
-    """There is no room for a request; there should be after `retry_after` seconds."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"the queue is full; try again in {retry_after} s")
-        self.retry_after = retry_after
+    """There is no room for a request."""
 
 
 class StoppedError(Exception):
@@ -47,10 +43,7 @@ class _Waiting(Generic[Payload, Result]):
     size: int
     kind: Hashable
     since: float
-    taken: bool = False
-    answer: asyncio.Future[Served[Result]] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    answer: asyncio.Future[Served[Result]]
 
 
 class Batcher(Generic[Payload, Result]):
@@ -85,7 +78,7 @@ class Batcher(Generic[Payload, Result]):
         self._last = 1  # inputs of the last batch
         self._seconds = 0.0  # an input, of late
         self._changed = asyncio.Event()
-        self._loop_task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._stopped = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="gemfi-model")
 
@@ -103,18 +96,18 @@ class Batcher(Generic[Payload, Result]):
         if self._stopped:
             raise StoppedError
         if self.depth + size > self.max_queue:
-            raise QueueFullError(self.retry_after())
+            raise QueueFullError
         loop = asyncio.get_running_loop()
-        waiting = _Waiting[Payload, Result](payload, size, kind, loop.time())
+        waiting = _Waiting[Payload, Result](payload, size, kind, loop.time(), loop.create_future())
         self._waiting.append(waiting)
         self.depth += size
-        if self._loop_task is None or self._loop_task.done():
-            self._loop_task = loop.create_task(self._serve())
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._serve())
         self._changed.set()
         try:
             return await waiting.answer
         finally:
-            if not waiting.taken:  # cancelled before its turn
+            if waiting in self._waiting:  # cancelled before its turn
                 self._waiting.remove(waiting)
                 self.depth -= size
 
@@ -126,11 +119,9 @@ class Batcher(Generic[Payload, Result]):
         """Accept nothing more, finish what was accepted, end the thread."""
         self._stopped = True
         self._changed.set()
-        if self._loop_task is not None:
-            await self._loop_task
+        if self._task is not None:
+            await self._task
         self._worker.shutdown(wait=True)
-
-    # -- the loop ----------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         while self._waiting:
@@ -148,22 +139,18 @@ class Batcher(Generic[Payload, Result]):
                     await self._changed.wait()
 
     def _take(self) -> list[_Waiting[Payload, Result]]:
-        """The first that waits, and those behind it that fit."""
+        """The first that waits, and those of its kind behind it up to one that does not fit."""
         batch: list[_Waiting[Payload, Result]] = []
-        left: list[_Waiting[Payload, Result]] = []
         size = 0
-        while self._waiting:
-            waiter = self._waiting.popleft()
+        for waiter in self._waiting:
             if batch and waiter.kind != batch[0].kind:
-                left.append(waiter)
                 continue
             if batch and size + waiter.size > self.max_batch:
-                left.append(waiter)
                 break
             batch.append(waiter)
-            waiter.taken = True
             size += waiter.size
-        self._waiting.extendleft(reversed(left))
+        for waiter in batch:
+            self._waiting.remove(waiter)
         self.depth -= size
         return batch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,10 +15,10 @@ from gemfi.belief import Belief
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
 from gemfi.errors import InputError
-from gemfi.monitor import Monitor, MonitorState
+from gemfi.monitor import Monitor
 from gemfi.scores import MAIN, available, score_of
 from gemfi.serve.formats import InputFormat
-from gemfi.serve.schemas import Limits, ModelAbout
+from gemfi.serve.schemas import Limits, about_model
 from gemfi.serve.settings import Settings
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
@@ -30,11 +29,13 @@ class Question:
     """What one request asks.
 
     Attributes:
+        predictor: the model that is asked, from first to last.
         inputs: (N, ...) as the model takes them.
         level: false-alarm rate in place of the policy's.
         detail: whether the heads, the gate and the input are told as well.
     """
 
+    predictor: Predictor
     inputs: npt.NDArray[Any]
     level: float | None = None
     detail: bool = False
@@ -42,8 +43,6 @@ class Question:
 
 class Predictor:
     """A model that is served, and everything that was made from it. One thread at a time.
-
-    Each request is answered by one of them, from first to last.
 
     Args:
         bundle: the model with what it was calibrated on.
@@ -59,7 +58,7 @@ class Predictor:
         self._max_batch = settings.max_batch
         self._score_names = self._try()
         limits = Limits(batch=settings.max_inputs, bytes=self.max_bytes, pixels=settings.max_pixels)
-        self.about = ModelAbout.of(bundle, policy, self.form, limits).model_dump_json()
+        self.about = about_model(bundle, policy, self.form, limits).model_dump_json()
 
     def _try(self) -> tuple[str, ...]:
         """The names of the scores that are told, by a trial; what cannot be fails at the start."""
@@ -104,37 +103,11 @@ class Predictor:
         return [records[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
-def count_verdicts(predictions: Sequence[Prediction]) -> Counter[str]:
-    """How many predictions have each verdict."""
-    return Counter(row.decision for row in predictions if row.decision is not None)
-
-
 def _bytes(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Images as the bytes that they were: those of floating point are in [0, 1]."""
-    if images.dtype == np.uint8:
-        return images
-    pixels: npt.NDArray[np.uint8] = np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
-    return pixels
-
-
-# -- the monitor -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class WatchState:
-    """What is known of the inputs so far.
-
-    Attributes:
-        now: state of the stream that runs.
-        inputs: how many there were in all streams.
-        streams: how many streams were begun.
-        alarms: how many of them fired.
-    """
-
-    now: MonitorState
-    inputs: int
-    streams: int
-    alarms: int
+    if images.dtype != np.uint8:
+        images = np.rint(np.clip(images, 0, 1) * 255)
+    return images.astype(np.uint8)
 
 
 class Watch:
@@ -151,8 +124,8 @@ class Watch:
 
     def __init__(self, monitor: Monitor, score: str, length: int) -> None:
         self.monitor, self.score, self.length = monitor, score, length
-        self._before = self._alarms = 0  # of the streams that ended
-        self._streams = 1
+        self.streams = 1
+        self._inputs = self._alarms = 0  # of the streams that ended
 
     @classmethod
     def of(cls, bundle: Bundle, policy: Policy | None, settings: Settings) -> Watch | None:
@@ -163,35 +136,36 @@ class Watch:
             score, reference = policy.score, np.concatenate(policy.reference.groups)
         else:
             return None
-        monitor = Monitor(_held(reference), settings.monitor_false_alarm, score=score)
+        monitor = Monitor(_finite(reference), settings.monitor_false_alarm, score=score)
         return cls(monitor, score, settings.monitor_length)
 
-    def update(self, belief: Belief) -> WatchState:
+    @property
+    def inputs(self) -> int:
+        """How many there were in all streams."""
+        return self._inputs + self.monitor.state.count
+
+    @property
+    def alarms(self) -> int:
+        """How many streams fired."""
+        return self._alarms + self.monitor.state.fired
+
+    def update(self, belief: Belief) -> None:
         """Count the inputs of a belief."""
-        scores = _held(score_of(belief, self.score).numpy(force=True))
+        scores = _finite(score_of(belief, self.score).numpy(force=True))
         while len(scores):
-            state = self.monitor.state
-            if state.count == self.length:
-                self._before, self._alarms = self._before + state.count, self._alarms + state.fired
-                self._streams += 1
+            if self.monitor.state.count == self.length:
+                self.follow(self)
                 self.monitor.reset()
             room = self.length - self.monitor.state.count
             self.monitor.update(scores[:room])
             scores = scores[room:]
-        return self.state()
 
-    def state(self) -> WatchState:
-        """What is known so far."""
-        now = self.monitor.state
-        alarms = self._alarms + int(now.fired)
-        return WatchState(now, self._before + now.count, self._streams, alarms)
-
-    def follow(self, before: WatchState) -> None:
-        """Count on from a monitor that ended; the stream that runs is a new one."""
-        self._before, self._alarms = before.inputs, before.alarms
-        self._streams = before.streams + 1
+    def follow(self, before: Watch) -> None:
+        """Count on from a monitor whose stream ends here; the next is a new one."""
+        self._inputs, self._alarms = before.inputs, before.alarms
+        self.streams = before.streams + 1
 
 
-def _held(scores: Any) -> Any:
+def _finite(scores: Any) -> Any:
     """Scores within the finite numbers: an infinite one is ranked first all the same."""
     return np.clip(np.asarray(scores, np.float64), -_LARGEST, _LARGEST)

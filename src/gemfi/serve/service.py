@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, TypeVar
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from gemfi.answers import Prediction
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
 from gemfi.errors import GemfiError, InputError, NoAnswerError
 from gemfi.serve.batching import Batcher, QueueFullError, Served, StoppedError
-from gemfi.serve.bodies import DisconnectedError, Receive, place
+from gemfi.serve.bodies import place
 from gemfi.serve.connections import ConnectionLimit
 from gemfi.serve.logs import log
 from gemfi.serve.metrics import Metrics
-from gemfi.serve.predictor import Predictor, Question, count_verdicts
-from gemfi.serve.problems import ProblemError, unusable
-from gemfi.serve.schemas import without_folders
+from gemfi.serve.predictor import Predictor, Question
+from gemfi.serve.schemas import ProblemError, without_folders
 from gemfi.serve.settings import Settings
 
 ModelSource = Callable[[], tuple[Bundle, Policy | None]]
 """Reads a model and its policy from where they are kept."""
 
-Asked = tuple[Predictor, Question]
 Reply = list[Prediction]
 T = TypeVar("T")
 
@@ -48,7 +51,7 @@ class Service:
         self.connections = ConnectionLimit.of(settings)
         self.tell_workers: Callable[[], None] = lambda: None
         self._put(Predictor(bundle, policy, settings))
-        self.batcher: Batcher[Asked, Reply] = Batcher(
+        self.batcher: Batcher[Question, Reply] = Batcher(
             run_together,
             max_batch=settings.max_batch,
             max_wait=settings.max_wait,
@@ -83,27 +86,27 @@ class Service:
                 message = f"the old model is served on: {without_folders(str(error))}"
                 raise ProblemError(409, "not_reloaded", message) from error
             if new.watch is not None and self.predictor.watch is not None:
-                new.watch.follow(self.predictor.watch.state())
+                new.watch.follow(self.predictor.watch)
             self._put(new)
             self.metrics.reloads.labels("done").inc()
             log("reloaded", model=new.bundle.name, method=new.bundle.info.method)
             return new.bundle
 
-    def check_open(self) -> None:
-        """Refuse a request that comes while the server stops, or when too many are open."""
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Count a request, or refuse it while the server stops or when too many are open."""
         if self.is_stopping:
             raise _stopping()
         if self.open >= self.settings.max_requests:
-            raise _full(self.batcher.retry_after())
+            raise self._later(429, "busy", "too many requests are open; try again later")
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
 
     async def decode(self, size: int, function: Callable[[], T], *, heavy: bool) -> T:
-        """Read a body of `size` bytes, in a thread of its own if that takes long.
-
-        Args:
-            size: number of bytes.
-            function: reads the body.
-            heavy: whether the body may hold images.
-        """
+        """Read a body of `size` bytes, in a thread if that takes long: if it may hold images."""
         if size <= _INLINE and not heavy:
             return function()
         try:
@@ -112,20 +115,17 @@ class Service:
         except TimeoutError:
             raise self._slow() from None
 
-    async def ask(
-        self, predictor: Predictor, question: Question, receive: Receive, field: str
-    ) -> Served[Reply]:
+    async def ask(self, question: Question, receive: Receive, field: str) -> Served[Reply]:
         """The reply to a question, unless the client goes or time is up.
 
         Args:
-            predictor: the model that is asked.
             question: what is asked.
             receive: the ASGI channel of the request, which tells when the client goes.
             field: what the request calls its inputs.
         """
-        kind = (predictor, question.inputs.shape[1:])
+        kind = (question.predictor, question.inputs.shape[1:])
         count = len(question.inputs)
-        answer = asyncio.ensure_future(self.batcher.submit((predictor, question), count, kind))
+        answer = asyncio.ensure_future(self.batcher.submit(question, count, kind))
         gone = asyncio.ensure_future(_disconnect(receive))
         try:
             await asyncio.wait(
@@ -133,31 +133,32 @@ class Service:
                 timeout=self.settings.answer_timeout,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if answer.done():
-                return self._counted(answer.result())
-            raise DisconnectedError if gone.done() else self._slow()
-        except QueueFullError as error:
-            raise _full(error.retry_after) from None
+            if not answer.done():
+                raise ClientDisconnect if gone.done() else self._slow()
+            return self._counted(answer.result())
+        except QueueFullError:
+            raise self._later(429, "busy", "too many inputs wait; try again later") from None
         except StoppedError:
             raise _stopping() from None
         except NoAnswerError as error:
-            raise unusable("not_finite", str(error), place(field, error.row)) from None
+            where = place(field, error.row)
+            raise ProblemError(422, "not_finite", str(error), where) from None
         except InputError as error:
-            raise unusable("refused", str(error), field) from None
+            raise ProblemError(422, "refused", str(error), field) from None
         finally:
             answer.cancel()
             gone.cancel()
 
     def _counted(self, served: Served[Reply]) -> Served[Reply]:
         self.metrics.inputs.inc(len(served.result))
-        for verdict, count in count_verdicts(served.result).items():
-            self.metrics.decisions.labels(verdict).inc(count)
+        for verdict, count in Counter(row.decision for row in served.result).items():
+            if verdict is not None:
+                self.metrics.decisions.labels(verdict).inc(count)
         return served
 
     def metrics_text(self) -> str:
         """The text of /metrics."""
-        watch = self.predictor.watch
-        return self.metrics.text(self.batcher.depth, None if watch is None else watch.state())
+        return self.metrics.text(self.batcher.depth, self.predictor.watch)
 
     async def stop(self) -> None:
         """Finish what was accepted and end the threads."""
@@ -166,15 +167,17 @@ class Service:
         self._decoder.shutdown(wait=True)
 
     def _slow(self) -> ProblemError:
-        """504: it takes too long."""
         message = f"there was no answer within {self.settings.answer_timeout:g} s"
-        retry_after = {"Retry-After": str(self.batcher.retry_after())}
-        return ProblemError(504, "slow_answer", message, headers=retry_after)
+        return self._later(504, "slow_answer", message)
+
+    def _later(self, status: int, code: str, message: str) -> ProblemError:
+        headers = {"Retry-After": str(self.batcher.retry_after())}
+        return ProblemError(status, code, message, headers=headers)
 
 
-def run_together(asked: Sequence[Asked]) -> list[Reply]:
+def run_together(questions: Sequence[Question]) -> list[Reply]:
     """The replies to questions to one model."""
-    return asked[0][0].run([question for _, question in asked])
+    return questions[0].predictor.run(questions)
 
 
 async def _disconnect(receive: Receive) -> None:
@@ -182,11 +185,6 @@ async def _disconnect(receive: Receive) -> None:
         pass
 
 
-def _full(seconds: int) -> ProblemError:
-    message = f"too many inputs wait; try again in {seconds} s"
-    return ProblemError(429, "busy", message, headers={"Retry-After": str(seconds)})
-
-
 def _stopping() -> ProblemError:
-    message = "the server is stopping"
-    return ProblemError(503, "stopping", message, headers={"Connection": "close"})
+    headers = {"Connection": "close"}
+    return ProblemError(503, "stopping", "the server is stopping", headers=headers)
