@@ -107,7 +107,7 @@ class Answers:
         split = scores.uncertainty(self.belief)
         parts = np.stack([_array(getattr(split, name)) for name in _PARTS], axis=1)
         values = np.reshape([*self.scores.values()], (len(self.scores), count)).T
-        rows = zip(
+        rows: Any = zip(
             columns["label"],
             self.index.tolist(),
             _list(columns["confidence"], count),
@@ -122,7 +122,7 @@ class Answers:
         names = list(self.scores)
         return [
             Prediction(*row, Uncertainty(*split), dict(zip(names, values, strict=True)), None)
-            for (*row, split, values) in rows
+            for *row, split, values in rows
         ]
 
 

@@ -86,7 +86,9 @@ def note_signals(*names: str) -> list[int]:
 # -- one process -----------------------------------------------------------------------------------
 
 
-def run(app: FastAPI, listening: socket.socket, hangup: Hangup, parent: int | None = None) -> None:
+def run(
+    app: FastAPI, listening: socket.socket, hangups: list[int], parent: int | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT, finish what was accepted, and return.
 
     Args:
