@@ -37,25 +37,15 @@ def _score_columns(belief: Belief, names: Iterable[str]) -> dict[str, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What is answered about N inputs.
-
-    Attributes:
-        belief: the model's, as `model.predict` returns it.
-        class_names: names of its C classes.
-        probs: (N, C) class probabilities.
-        index: (N,) the most probable classes.
-        scores: name -> (N,) values; higher is more uncertain.
-        decisions: verdicts and p-values; None without a policy.
-        doubt: (N,) the score by which the policy abstains; None without a policy.
-    """
+    """What is answered about N inputs; verdicts and doubt are None without a policy."""
 
     belief: Belief
     class_names: Sequence[str]
-    probs: Floats
-    index: npt.NDArray[np.int64]
-    scores: dict[str, Floats]
+    probs: Floats  # (N, C)
+    index: npt.NDArray[np.int64]  # (N,) the most probable classes
+    scores: dict[str, Floats]  # name -> (N,), higher is more uncertain
     decisions: Decisions | None = None
-    doubt: Floats | None = None
+    doubt: Floats | None = None  # (N,) the score by which the policy abstains
 
     @classmethod
     def of(
@@ -66,14 +56,9 @@ class Answers:
         policy: Policy | None = None,
         levels: Floats | None = None,
     ) -> Answers:
-        """The answers that a belief gives.
+        """The answers that a belief gives; it must have the scores.
 
-        Args:
-            belief: as `model.predict` returns it.
-            class_names: names of its classes.
-            score_names: scores to tell, which the belief has.
-            policy: makes the decisions; None for none.
-            levels: (N,) false-alarm rates in place of the policy's own, which NaN keeps.
+        `levels` (N,) are false-alarm rates in place of the policy's own, which NaN keeps.
         """
         log_probs = belief.log_probs()
         index = log_probs.argmax(dim=1).numpy(force=True)
@@ -107,7 +92,7 @@ class Answers:
         split = scores.uncertainty(self.belief)
         parts = np.stack([_array(getattr(split, name)) for name in _PARTS], axis=1)
         values = np.reshape([*self.scores.values()], (len(self.scores), count)).T
-        rows: Any = zip(
+        rows = zip(
             columns["label"],
             self.index.tolist(),
             _list(columns["confidence"], count),
@@ -115,15 +100,12 @@ class Answers:
             _list(columns.get("p_value"), count),
             _list(self.doubt, count),
             self.probs.tolist(),
-            parts.tolist(),
-            values.tolist(),
+            (Uncertainty(*row) for row in parts.tolist()),
+            (dict(zip(self.scores, row, strict=True)) for row in values.tolist()),
+            [None] * count,
             strict=True,
         )
-        names = list(self.scores)
-        return [
-            Prediction(*row, Uncertainty(*split), dict(zip(names, values, strict=True)), None)
-            for *row, split, values in rows
-        ]
+        return [Prediction(*row) for row in rows]
 
 
 # -- records of one input --------------------------------------------------------------------------
@@ -195,12 +177,7 @@ class Prediction(_Record):
 
 
 def details(belief: Belief, images: npt.NDArray[np.uint8] | None) -> list[Detail]:
-    """The heads, the gate, the evidence and the input behind each prediction.
-
-    Args:
-        belief: as `model.predict` returns it.
-        images: (N, C, H, W) bytes that the model saw; None if inputs are not images.
-    """
+    """What is behind each prediction; `images` (N, C, H, W) are the bytes that the model saw."""
     count = len(belief)
     columns = (belief.energy, _exp(belief.log_rho), belief.log_density, _alpha(belief), images)
     energy, rho, log_density, alpha, inputs = (_list(values, count) for values in columns)

@@ -1,7 +1,7 @@
 """A trained model on files: any number of inputs in a bounded memory.
 
 Files become pieces of inputs (`stream_inputs`), pieces become rows, and rows are written as they
-come (`_FORMATS`). An input that cannot be read or judged has a row that says why.
+come (`writer`). An input that cannot be read or judged has a row that says why.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,8 @@ WRITTEN: Final = tuple(name for name in MAIN if name != "max_prob")  # the confi
 
 _NUMBERS: Final = 1 << 24  # of an array that are read at a time, so that large images are few
 
+_ENDINGS: Final = (".csv", ".jsonl", ".parquet")
+
 Column = tuple[str, type]
 Reader = Callable[[Path, Bundle], Iterator[Piece]]
 Write = Callable[[Sequence[Sequence[Any]]], None]
@@ -50,22 +52,13 @@ Write = Callable[[Sequence[Sequence[Any]]], None]
 
 @dataclass
 class Scored:
-    """What was done.
-
-    Attributes:
-        columns: names and types of the columns.
-        count: number of inputs.
-        verdicts: how many inputs have each verdict, with a policy.
-        labels: how many inputs have each label.
-        failed: how many inputs could not be read.
-        first: the first rows.
-    """
+    """What was done: how many inputs there were, with which verdicts and labels."""
 
     columns: list[Column]
     count: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
-    failed: int = 0
+    failed: int = 0  # inputs that could not be read
     first: list[list[Any]] = field(default_factory=list)
 
     def add(self, rows: list[list[Any]]) -> None:
@@ -293,8 +286,8 @@ READERS: Final[Mapping[str, Reader]] = {
 
 def check_output(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Refuse, before the work, a path that could not be written, or that would replace an input."""
-    if path.suffix.lower() not in _FORMATS:
-        raise InputError(f"--out {path}: it must end in {', '.join(_FORMATS)}")
+    if path.suffix.lower() not in _ENDINGS:
+        raise InputError(f"--out {path}: it must end in {', '.join(_ENDINGS)}")
     if path.is_dir():
         raise InputError(f"--out {path} is a folder; give a file")
     if not path.resolve().parent.is_dir():
@@ -313,30 +306,26 @@ def writer(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
         path: ends in `.csv`, `.jsonl` or `.parquet`, which says the format.
         columns: names and types.
     """
-    with replacing(path) as temporary, _FORMATS[path.suffix.lower()](temporary, columns) as write:
-        yield write
+    ending = path.suffix.lower()
+    with replacing(path) as temporary, ExitStack() as stack:
+        if ending == ".parquet":
+            yield stack.enter_context(_parquet(temporary, columns))
+            return
+        names = [name for name, _ in columns]
+        file = stack.enter_context(temporary.open("w", encoding="utf-8", newline=""))
+        if ending == ".csv":
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(names)
+            yield lines.writerows
+        else:
+            yield partial(_write_json, file, names)
 
 
-@contextmanager
-def _csv(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow([name for name, _ in columns])
-        yield rows.writerows
-
-
-@contextmanager
-def _jsonl(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
-    names = [name for name, _ in columns]
-    with path.open("w", encoding="utf-8") as file:
-
-        def write(rows: Sequence[Sequence[Any]]) -> None:
-            for row in rows:
-                pairs = zip(names, row, strict=True)
-                record = {name: value for name, value in pairs if value not in (None, "")}
-                file.write(f"{to_json(record)}\n")
-
-        yield write
+def _write_json(file: IO[str], names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    for row in rows:
+        pairs = zip(names, row, strict=True)
+        record = {name: value for name, value in pairs if value not in (None, "")}
+        file.write(f"{to_json(record)}\n")
 
 
 @contextmanager
@@ -354,6 +343,3 @@ def _parquet(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
             file.write_batch(pyarrow.record_batch(arrays, schema=schema))
 
         yield write
-
-
-_FORMATS: Final[Mapping[str, Any]] = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}

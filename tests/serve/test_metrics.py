@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from gemfi.bundle import Bundle
 from gemfi.monitor import Monitor
 from gemfi.scores import score_of
-from gemfi.serve.predictor import Watch
+from gemfi.serve.metrics import Watch
 from gemfi.serve.settings import Settings
 from support.served import Open, blobs
 

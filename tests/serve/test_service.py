@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 
 from gemfi.bundle import Bundle
 from gemfi.serve.app import create_app
-from gemfi.serve.predictor import Question
-from gemfi.serve.service import Reply, Service, run_together
+from gemfi.serve.service import Question, Reply, Service, run_together
 from gemfi.serve.settings import Settings
 from support.served import JSON, Open, error, post
 

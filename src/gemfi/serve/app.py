@@ -22,9 +22,8 @@ from gemfi.errors import InputError
 from gemfi.serve import bodies, schemas
 from gemfi.serve.metrics import CONTENT_TYPE
 from gemfi.serve.middleware import LOGGED, RequestMiddleware
-from gemfi.serve.predictor import Predictor, Question
 from gemfi.serve.schemas import ProblemError
-from gemfi.serve.service import ModelSource, Service
+from gemfi.serve.service import ModelSource, Predictor, Question, Service
 from gemfi.serve.settings import Settings
 
 KINDS: Final = {

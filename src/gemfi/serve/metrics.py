@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from gemfi._version import __version__
-from gemfi.decisions import Verdict
-from gemfi.serve.predictor import Watch
+from gemfi.belief import Belief
+from gemfi.bundle import Bundle
+from gemfi.decisions import Policy, Verdict
+from gemfi.monitor import Monitor
+from gemfi.scores import score_of
+from gemfi.serve.settings import Settings
 
+_LARGEST: Final = float(np.finfo(np.float64).max)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS: Final = (
@@ -102,6 +108,65 @@ def _text(families: list[Metric]) -> str:
             return families
 
     return generate_latest(Collected()).decode()
+
+
+# -- the monitor -----------------------------------------------------------------------------------
+
+
+class Watch:
+    """A monitor that begins a new stream after a number of inputs, since it remembers each.
+
+    The promise of the monitor holds within a stream: of m streams without drift, the probability
+    that any fires is at most m times its false-alarm rate.
+    """
+
+    def __init__(self, monitor: Monitor, score: str, length: int) -> None:
+        self.monitor, self.score, self.length = monitor, score, length
+        self.streams = 1
+        self._inputs = self._alarms = 0  # of the streams that ended
+
+    @classmethod
+    def of(cls, bundle: Bundle, policy: Policy | None, settings: Settings) -> Watch | None:
+        """A monitor against the calibration data of a bundle or a policy; None without either."""
+        if bundle.calibration is not None:
+            score, reference = bundle.score, bundle.calibration.score
+        elif policy is not None:
+            score, reference = policy.score, np.concatenate(policy.reference.groups)
+        else:
+            return None
+        monitor = Monitor(_finite(reference), settings.monitor_false_alarm, score=score)
+        return cls(monitor, score, settings.monitor_length)
+
+    @property
+    def inputs(self) -> int:
+        """How many there were in all streams."""
+        return self._inputs + self.monitor.state.count
+
+    @property
+    def alarms(self) -> int:
+        """How many streams fired."""
+        return self._alarms + self.monitor.state.fired
+
+    def update(self, belief: Belief) -> None:
+        """Count the inputs of a belief."""
+        scores = _finite(score_of(belief, self.score).numpy(force=True))
+        while len(scores):
+            if self.monitor.state.count == self.length:
+                self.follow(self)
+                self.monitor.reset()
+            room = self.length - self.monitor.state.count
+            self.monitor.update(scores[:room])
+            scores = scores[room:]
+
+    def follow(self, before: Watch) -> None:
+        """Count on from a monitor whose stream ends here; the next is a new one."""
+        self._inputs, self._alarms = before.inputs, before.alarms
+        self.streams = before.streams + 1
+
+
+def _finite(scores: Any) -> Any:
+    """Scores within the finite numbers: an infinite one is ranked first all the same."""
+    return np.clip(np.asarray(scores, np.float64), -_LARGEST, _LARGEST)
 
 
 def _monitor(watch: Watch) -> Iterator[Metric]:

@@ -1,10 +1,8 @@
 """Running the app: a socket, signals, an end that finishes what was begun, and several workers.
 
 Workers accept from one socket, so that no connection is lost when one of them ends. The parent
-passes signals on: SIGTERM and Ctrl-C end all of them in order, SIGHUP lets each read the model
-anew. A worker that dies is replaced. Each has a monitor of its own, which sees only what that
-worker answers and may raise a false alarm with an equal share of the chosen probability; so the
-promise holds for the server, and drift takes the longer to be seen.
+passes signals on and replaces a worker that dies. Each has a monitor of its own, which may raise a
+false alarm with an equal share of the chosen probability: so the promise holds for the server.
 """
 
 from __future__ import annotations
@@ -91,11 +89,7 @@ def run(
 ) -> None:
     """Serve until SIGTERM or SIGINT, finish what was accepted, and return.
 
-    Args:
-        app: made by `create_app`.
-        listening: made by `listen`.
-        hangups: gains a signal when the model is to be read anew.
-        parent: id of the process of which this is a worker, and with which it ends.
+    The model is read anew when `hangups` gains a signal. A worker ends with its `parent`, a pid.
     """
     service: Service = app.state.service
     settings = service.settings
@@ -221,7 +215,8 @@ def run_workers(source: ModelSource, settings: Settings, listening: socket.socke
                 passed_on += 1
                 listening.close()
                 _tell(alive, signal.SIGTERM)
-            for worker in [] if stops else [worker for worker in workers if worker.is_due()]:
+            dead = [worker for worker in workers if worker.is_due()]
+            for worker in [] if stops else dead:
                 number, code = worker.number, worker.exitcode
                 log("worker ended", level=logging.ERROR, worker=number, exit_code=code)
                 workers[number] = _Worker(number, shared)

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from starlette.responses import Response
 
-from gemfi._config import to_plain
 from gemfi.answers import Prediction
 from gemfi.bundle import Bundle
+from gemfi.data.columns import Column
 from gemfi.decisions import Policy
 from gemfi.serve.formats import InputFormat
 
@@ -39,7 +39,7 @@ class _Strict(BaseModel):
 
 
 class ErrorFields(_Strict):
-    """What is wrong, for programs (code) and people (message), and where."""
+    """What is wrong, for programs (code) and people (message), and where, such as inputs[3]."""
 
     code: str
     message: str
@@ -53,14 +53,9 @@ class Error(_Strict):
 
 
 class ProblemError(Exception):
-    """A request that is not answered, and why.
+    """A request that is not answered: HTTP status, `ErrorFields`, and headers of the answer.
 
-    Args:
-        status: the HTTP code.
-        code: one word for programs.
-        message: a sentence for people; it tells nothing of the machine that serves.
-        where: the place in the request, such as `inputs[3]`.
-        headers: of the answer.
+    The message tells nothing of the machine that serves.
     """
 
     def __init__(
@@ -103,16 +98,6 @@ class InputKind(_Strict):
     dtype: str
 
 
-class ColumnAbout(_Strict):
-    """A column of a table."""
-
-    name: str
-    kind: Literal["number", "category"]
-    missing: bool = Field(description="Whether a value may be null.")
-    fill: float = Field(description="Of numbers: what stands for a missing one.")
-    categories: list[str] = Field(description="Values that are known; any other is one of others.")
-
-
 class PolicyAbout(_Strict):
     """How decisions are made."""
 
@@ -144,7 +129,7 @@ class ModelAbout(_Strict):
     paper: str
     classes: list[str]
     feature_names: list[str] | None = Field(description="Of the numbers of a row.")
-    columns: list[ColumnAbout] | None = Field(
+    columns: list[Column] | None = Field(
         description="Of a table, by whose names a row may be an object."
     )
     input: InputKind
@@ -170,7 +155,7 @@ def about_model(
         paper=head.paper,
         classes=list(info.class_names),
         feature_names=None if info.feature_names is None else list(info.feature_names),
-        columns=None if bundle.columns is None else to_plain(bundle.columns)["columns"],
+        columns=None if bundle.columns is None else list(bundle.columns.columns),
         input=InputKind(kind=form.kind, shape=list(form.shape), dtype=form.dtype),
         policy=None if policy is None else _about_policy(policy),
         references={name: list(values) for name, values in bundle.references.items()},

@@ -1,4 +1,4 @@
-"""The service: the model, the batcher and the metrics, and how a question gets its answer."""
+"""The model as the server asks it, and the service: how a question gets its answer."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from gemfi.answers import Prediction
+from gemfi.answers import Answers, Prediction, details
 from gemfi.bundle import Bundle
 from gemfi.decisions import Policy
 from gemfi.errors import GemfiError, InputError, NoAnswerError
+from gemfi.scores import MAIN, available
 from gemfi.serve.batching import Batcher, QueueFullError, Served, StoppedError
 from gemfi.serve.bodies import place
 from gemfi.serve.connections import ConnectionLimit
+from gemfi.serve.formats import InputFormat
 from gemfi.serve.logs import log
-from gemfi.serve.metrics import Metrics
-from gemfi.serve.predictor import Predictor, Question
-from gemfi.serve.schemas import ProblemError, without_folders
+from gemfi.serve.metrics import Metrics, Watch
+from gemfi.serve.schemas import Limits, ProblemError, about_model, without_folders
 from gemfi.serve.settings import Settings
 
 ModelSource = Callable[[], tuple[Bundle, Policy | None]]
@@ -34,6 +39,74 @@ T = TypeVar("T")
 
 _INLINE: Final = 1 << 16
 """Bodies of numbers up to this many bytes are read where they come; more would hold up others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What one request asks of a model, the same from first to last."""
+
+    predictor: Predictor
+    inputs: npt.NDArray[Any]  # (N, ...) as the model takes them
+    level: float | None = None  # false-alarm rate in place of the policy's
+    detail: bool = False
+
+
+class Predictor:
+    """A model that is served, and everything that was made from it. One thread at a time."""
+
+    def __init__(self, bundle: Bundle, policy: Policy | None, settings: Settings) -> None:
+        self.bundle, self.policy = bundle, policy
+        self.form = InputFormat.of(bundle, settings)
+        self.max_bytes = settings.max_bytes or self.form.max_bytes(settings.max_inputs)
+        self.watch = Watch.of(bundle, policy, settings)
+        self._max_batch = settings.max_batch
+        self._score_names = self._try()
+        limits = Limits(batch=settings.max_inputs, bytes=self.max_bytes, pixels=settings.max_pixels)
+        self.about = about_model(bundle, policy, self.form, limits).model_dump_json()
+
+    def _try(self) -> tuple[str, ...]:
+        """The names of the scores that are told, by a trial; what cannot be fails at the start."""
+        tokens = self.form.tokens
+        value = 1 if tokens is not None and tokens.pad == 0 else 0
+        dtype = getattr(torch, self.form.dtype)
+        trial = torch.full((1, *self.form.shape), value, dtype=dtype)
+        try:
+            belief = self.bundle.model.predict(trial)
+        except RuntimeError as error:  # by torch, of sizes or numbers
+            reason = str(error).partition("\n")[0]
+            raise InputError(
+                f"the model cannot answer an input of the shape {self.form.shape} that it asks "
+                f"for: {reason}"
+            ) from error
+        used = [] if self.policy is None else [self.policy.score, self.policy.doubt]
+        used += [] if self.watch is None else [self.watch.score]
+        has = {*available(belief), *belief.extra}
+        wanted = dict.fromkeys((*MAIN, *used, *self.bundle.references))
+        names = tuple(name for name in wanted if name in has)
+        # The first time takes long, and a policy may read a score that the model lacks.
+        Answers.of(belief, self.bundle.info.class_names, names, self.policy).records()
+        return names
+
+    def run(self, questions: Sequence[Question]) -> list[list[Prediction]]:
+        """The answers to questions whose inputs have one shape, by one pass."""
+        counts = [len(question.inputs) for question in questions]
+        inputs = np.concatenate([question.inputs for question in questions])
+        belief = self.bundle.model.predict(torch.from_numpy(inputs), self._max_batch)
+        rates = [np.nan if question.level is None else question.level for question in questions]
+        levels = np.repeat(np.array(rates, np.float64), counts)
+        names = self.bundle.info.class_names
+        records = Answers.of(belief, names, self._score_names, self.policy, levels).records()
+        rows = np.flatnonzero(np.repeat([question.detail for question in questions], counts))
+        if len(rows):
+            images = inputs[rows] if self.form.kind == "image" else None
+            if images is not None and images.dtype != np.uint8:  # in [0, 1]
+                images = np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
+            for row, detail in zip(rows, details(belief[rows.tolist()], images), strict=True):
+                records[row].detail = detail
+        if self.watch is not None:
+            self.watch.update(belief)
+        ends = np.cumsum(counts).tolist()
+        return [records[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
 class Service:
@@ -71,8 +144,7 @@ class Service:
     async def reload(self) -> Bundle:
         """Read the model anew and serve it; requests that were begun keep the old one.
 
-        Raises:
-            ProblemError: if it cannot be served. The old one goes on.
+        If it cannot be served, that is a ProblemError, and the old one goes on.
         """
         source = self._source
         if source is None:
@@ -116,12 +188,9 @@ class Service:
             raise self._slow() from None
 
     async def ask(self, question: Question, receive: Receive, field: str) -> Served[Reply]:
-        """The reply to a question, unless the client goes or time is up.
+        """The reply to a question, unless the client goes, which `receive` tells, or time is up.
 
-        Args:
-            question: what is asked.
-            receive: the ASGI channel of the request, which tells when the client goes.
-            field: what the request calls its inputs.
+        `field` is what the request calls its inputs.
         """
         kind = (question.predictor, question.inputs.shape[1:])
         count = len(question.inputs)
