@@ -116,31 +116,32 @@ def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
 def _openapi(service: Service, describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The description of the API, with what the model takes that is served now."""
     document = copy.deepcopy(describe())
-    predictor = service.predictor
+    predictor, policy = service.predictor, service.predictor.policy
     name = predictor.bundle.name
     document["info"]["description"] = f"{name}: labels, decisions and uncertainty."
+    parameters: dict[str, tuple[dict[str, Any], str]] = {
+        "detail": (
+            {"type": "boolean", "default": False},
+            "Also tell the heads, the gate and what the model saw.",
+        )
+    }
+    if policy is not None:
+        least = policy.reference.least_level
+        parameters["false_alarm"] = (
+            {"type": "number", "minimum": least, "exclusiveMaximum": 1},
+            "Decide at this false-alarm rate in place of the policy's own.",
+        )
     contents = predictor.form.contents(service.settings.max_inputs)
     document["paths"]["/v1/predict"]["post"] |= {
-        "parameters": _parameters(predictor.policy),
+        "parameters": [
+            {"name": name, "in": "query", "description": text, "schema": schema}
+            for name, (schema, text) in parameters.items()
+        ],
         "requestBody": {"required": True, "content": contents},
     }
     if service.settings.token is None:
         del document["paths"]["/v1/reload"]
     return document
-
-
-def _parameters(policy: Policy | None) -> list[dict[str, Any]]:
-    described = "Also tell the heads, the gate and what the model saw."
-    rows: list[Any] = [("detail", described, {"type": "boolean", "default": False})]
-    if policy is not None:
-        described = "Decide at this false-alarm rate in place of the policy's own."
-        least = policy.reference.least_level
-        schema = {"type": "number", "minimum": least, "exclusiveMaximum": 1}
-        rows.append(("false_alarm", described, schema))
-    return [
-        {"name": name, "in": "query", "description": described, "schema": schema}
-        for name, described, schema in rows
-    ]
 
 
 # -- routes ----------------------------------------------------------------------------------------
@@ -259,30 +260,26 @@ async def _inputs(
 
 def _query(request: Request, policy: Policy | None) -> tuple[bool, float | None]:
     """Whether details are asked for, and the false-alarm rate that is."""
+    refused = partial(ProblemError, 422, "bad_parameter")
     given = dict(request.query_params)
-    if len(given) < len(request.query_params.multi_items()):
-        raise ProblemError(422, "bad_parameter", "each parameter may be given once")
-    detail = given.pop("detail", "false")
+    is_repeated = len(given) < len(request.query_params.multi_items())
+    detail, rate = given.pop("detail", "false"), given.pop("false_alarm", None)
+    if given or is_repeated:
+        raise refused("the parameters are detail and false_alarm, each once")
     if detail not in {"true", "false"}:
-        raise ProblemError(422, "bad_parameter", "detail must be true or false", "detail")
-    text = given.pop("false_alarm", None)
-    if given:
-        name = re.sub(r"[^\w-]", "?", min(given), flags=re.ASCII)[:40]
-        raise ProblemError(422, "bad_parameter", f"there is no parameter {name!r}")
-    try:
-        return detail == "true", None if text is None else _level(text, policy)
-    except InputError as error:
-        raise ProblemError(422, "bad_parameter", str(error), "false_alarm") from None
-
-
-def _level(text: str, policy: Policy | None) -> float:
+        raise refused("detail must be true or false", "detail")
+    if rate is None:
+        return detail == "true", None
     if policy is None:
-        raise InputError("this model has no policy to choose a rate for")
-    level = float(text) if _NUMBER.fullmatch(text) else 0.0
+        raise refused("this model has no policy to choose a rate for", "false_alarm")
+    level = float(rate) if _NUMBER.fullmatch(rate) else 0.0
     if not 0 < level < 1:
-        raise InputError("false_alarm must be a number above 0, below 1")
-    policy.reference.require_level(level, policy.class_names)
-    return level
+        raise refused("false_alarm must be a number above 0, below 1", "false_alarm")
+    try:
+        policy.reference.require_level(level, policy.class_names)
+    except InputError as error:
+        raise refused(str(error), "false_alarm") from None
+    return detail == "true", level
 
 
 async def _http_problem(_: Request, error: Exception) -> Response:

@@ -250,7 +250,7 @@ def inputs_of_form(
 
     def add(part: Any) -> None:
         if part.field_name != b"file":
-            shown = repr(part.field_name.decode("utf-8", "replace")[:_SHOWN])
+            shown = repr((part.field_name or b"").decode("utf-8", "replace")[:_SHOWN])
             message = f"the form has a part {shown}, but images are parts named 'file'"
             raise ProblemError(400, "malformed", message)
         if len(files) == most:
@@ -300,7 +300,20 @@ def decode_images(
     if sum(_count_pixels(file, settings.max_pixels) for file in named) > most:
         message = f"the images of a request may have {most:,} pixels together"
         raise ProblemError(413, "too_large", message, field)
-    images = np.stack([_read_image(file, form, settings) for file in named])
+    channels, height, width = form.shape
+    images = np.zeros((len(named), *form.shape), np.uint8)
+    for row, file in enumerate(named):
+        try:
+            images[row] = read_image(
+                file,
+                size=(height, width),
+                mode="L" if channels == 1 else "RGB",
+                crop=True,
+                max_pixels=settings.max_pixels,
+            )
+        except InputError as error:
+            message = f"{error}; give PNG, JPEG, BMP or WEBP"
+            raise ProblemError(422, "unreadable_image", message, repr(file)) from None
     if form.dtype == "uint8":
         return images
     return (images.astype(np.float32) / np.float32(255)).astype(form.dtype)
@@ -323,19 +336,3 @@ def _count_pixels(file: _NamedBytes, limit: int) -> int:
     if pixels > limit:
         raise ProblemError(413, "too_large", f"{pixels:,} pixels, {message}", repr(file))
     return pixels
-
-
-def _read_image(file: _NamedBytes, form: InputFormat, settings: Settings) -> npt.NDArray[np.uint8]:
-    channels, height, width = form.shape
-    file.seek(0)
-    try:
-        return read_image(
-            file,
-            size=(height, width),
-            mode="L" if channels == 1 else "RGB",
-            crop=True,
-            max_pixels=settings.max_pixels,
-        )
-    except InputError as error:
-        message = f"{error}; give PNG, JPEG, BMP or WEBP"
-        raise ProblemError(422, "unreadable_image", message, repr(file)) from None

@@ -17,7 +17,8 @@ import os
 import socket
 import sys
 import time
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -50,15 +51,15 @@ class ConnectionLimit:
         import resource  # noqa: PLC0415 - not on Windows
 
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        others = _OWN + _MARGIN
         if files == resource.RLIM_INFINITY:
-            return cls(settings.max_connections)
-        room = files - _OWN - _MARGIN
-        if room < 1:
+            files = others + settings.max_connections
+        if files <= others:
             raise InputError(
-                f"this process may open {files} files, and a server needs more than "
-                f"{_OWN + _MARGIN}: raise the limit (ulimit -n)"
+                f"this process may open {files} files, and a server needs more than {others}: "
+                "raise the limit (ulimit -n)"
             )
-        return cls(min(settings.max_connections, room))
+        return cls(min(settings.max_connections, files - others))
 
     @property
     def _staying(self) -> int:
@@ -106,15 +107,10 @@ class Listener(socket.socket):
         family, kind, protocol = listening.family, listening.type, listening.proto
         super().__init__(family, kind, protocol, fileno=listening.detach())
         self.limit = limit
-        self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
+        self._spare = _spare()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection.
-
-        Raises:
-            BlockingIOError: if there is none, or none that can be had now. asyncio then asks again
-                when the socket is ready.
-        """
+        """The next connection; a BlockingIOError lets asyncio ask again when one is ready."""
         try:
             plain, address = super().accept()
         except OSError as error:
@@ -134,7 +130,7 @@ class Listener(socket.socket):
 
     def close(self) -> None:
         """Close it."""
-        self._drop_spare()
+        self._spare.close()
         super().close()
 
     def _turn_away(self) -> None:
@@ -143,18 +139,18 @@ class Listener(socket.socket):
         If it stayed, the socket would be ready at once again, and the process would spin.
         """
         log("connection closed", level=logging.ERROR, reason="no file descriptor is left")
-        self._drop_spare()
+        self._spare.close()
         try:
             with contextlib.suppress(OSError):
                 super().accept()[0].close()
-            self._spare = os.open(os.devnull, os.O_RDONLY)
+            self._spare = _spare()
         except OSError:
             time.sleep(_PAUSE)
 
-    def _drop_spare(self) -> None:
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
+
+def _spare() -> IO[bytes]:
+    """A file descriptor to let go when no other is left."""
+    return Path(os.devnull).open("rb")
 
 
 class Connection(H11Protocol):
