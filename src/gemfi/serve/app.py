@@ -215,7 +215,7 @@ async def reload(service: Shared) -> schemas.Reloaded:
     "/healthz",
     summary="Whether the server answers",
     response_description="It does.",
-    responses={503: {"model": schemas.Health | schemas.Error}},
+    responses={503: {"model": schemas.Health | schemas.Error, "description": _ERRORS[503]}},
 )
 async def healthz(service: Shared, response: Response) -> schemas.Health:
     """For load balancers and probes."""

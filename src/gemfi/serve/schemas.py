@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from starlette.responses import Response
 
+from gemfi._config import to_plain
 from gemfi.answers import Prediction
 from gemfi.bundle import Bundle
-from gemfi.data.columns import Column
 from gemfi.decisions import Policy
 from gemfi.serve.formats import InputFormat
 
@@ -98,6 +98,16 @@ class InputKind(_Strict):
     dtype: str
 
 
+class ColumnAbout(_Strict):
+    """A column of a table."""
+
+    name: str
+    kind: Literal["number", "category"]
+    missing: bool = Field(description="Whether a value may be null.")
+    fill: float = Field(description="Of numbers: what stands for a missing one.")
+    categories: list[str] = Field(description="Values that are known; any other is one of others.")
+
+
 class PolicyAbout(_Strict):
     """How decisions are made."""
 
@@ -129,7 +139,7 @@ class ModelAbout(_Strict):
     paper: str
     classes: list[str]
     feature_names: list[str] | None = Field(description="Of the numbers of a row.")
-    columns: list[Column] | None = Field(
+    columns: list[ColumnAbout] | None = Field(
         description="Of a table, by whose names a row may be an object."
     )
     input: InputKind
@@ -155,7 +165,7 @@ def about_model(
         paper=head.paper,
         classes=list(info.class_names),
         feature_names=None if info.feature_names is None else list(info.feature_names),
-        columns=None if bundle.columns is None else list(bundle.columns.columns),
+        columns=None if bundle.columns is None else to_plain(bundle.columns)["columns"],
         input=InputKind(kind=form.kind, shape=list(form.shape), dtype=form.dtype),
         policy=None if policy is None else _about_policy(policy),
         references={name: list(values) for name, values in bundle.references.items()},
