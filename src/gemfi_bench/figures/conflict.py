@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gemfi import metrics
@@ -28,6 +27,7 @@ from gemfi_bench.figures.common import (
     log_axis,
     needed,
     panel_title,
+    point_handle,
     power_text,
     quantile_limits,
     set_groups,
@@ -50,12 +50,7 @@ _CMAP: Final = ListedColormap(colormaps["Greens"](np.linspace(0.0, 0.55, 64)))
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The two parts of the conflict score on a group of sets.
-
-    Attributes:
-        between: Σ_c variance between the heads, (n,).
-        within: Σ_c mean variance within the heads, (n,).
-    """
+    """On a group of sets: Σ_c variance between the heads, Σ_c mean variance within them, (n,)."""
 
     between: Floats
     within: Floats
@@ -85,8 +80,7 @@ def areas(runs: Sequence[Run], group: str) -> Floats:
 def draw_conflict(runs: Sequence[Run]) -> Figure:
     """The score over the plane of its parts with the inputs in it, and what λ changes.
 
-    Args:
-        runs: of one method; the first gives the points and the medians.
+    The first of the runs gives the points and the medians.
     """
     figure = Figure(figsize=(TEXT, 4.3), layout="constrained")
     upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[1.0, 1.15])[:, 0]
@@ -109,13 +103,20 @@ def draw_conflict(runs: Sequence[Run]) -> Figure:
     bar.formatter = FuncFormatter(lambda value, _: power_text(10**value))
     bar.update_ticks()
     bar.ax.tick_params(labelsize=SMALL)
-    left, right = lower.subplots(1, 2)
-    _draw_over_mixes(left, runs, right)
+    medians, areas_by_mix = lower.subplots(1, 2)
+    for group, parts in first.items():
+        mixed = [np.maximum(parts.mixed(mix), LEAST) for mix in MIXES]
+        _draw_band(medians, group, *np.quantile(mixed, [0.25, 0.5, 0.75], axis=1))
+        if group != ID:
+            found = areas(runs, group)
+            low, middle, high = found.min(axis=0), found.mean(axis=0), found.max(axis=0)
+            _draw_band(areas_by_mix, group, low, middle, high)
+    medians.set(xlabel="λ", ylabel="conflict score", xlim=(0, 1), yscale="log")
+    panel_title(medians, len(SHOWN_MIXES), "median and middle half", 40)
+    areas_by_mix.set(xlabel="λ", ylabel="AUROC, %", xlim=(0, 1))
+    panel_title(areas_by_mix, len(SHOWN_MIXES) + 1, "OOD detection by the conflict score", 40)
     handles = [
-        Line2D(
-            [], [], color=GROUP_COLORS[group], marker="o", markersize=4, linewidth=1.6, label=group
-        )
-        for group in first
+        point_handle(group, GROUP_COLORS[group], linestyle="-", linewidth=1.6) for group in first
     ]
     lower.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
@@ -134,20 +135,6 @@ def _draw_plane(axes: Axes, mix: float, x_limits: Limits, y_limits: Limits) -> Q
     return contours
 
 
-def _draw_over_mixes(medians: Axes, runs: Sequence[Run], aurocs: Axes) -> None:
-    """Quantiles of the score by the first run, and its AUROC over all runs."""
-    for group, parts in runs[0].items():
-        mixed = [np.maximum(parts.mixed(mix), LEAST) for mix in MIXES]
-        _draw_band(medians, group, *np.quantile(mixed, [0.25, 0.5, 0.75], axis=1))
-        if group != ID:
-            values = areas(runs, group)
-            _draw_band(aurocs, group, values.min(axis=0), values.mean(axis=0), values.max(axis=0))
-    medians.set(xlabel="λ", ylabel="conflict score", xlim=(0, 1), yscale="log")
-    panel_title(medians, len(SHOWN_MIXES), "median and middle half", 40)
-    aurocs.set(xlabel="λ", ylabel="AUROC, %", xlim=(0, 1))
-    panel_title(aurocs, len(SHOWN_MIXES) + 1, "OOD detection by the conflict score", 40)
-
-
 def _draw_band(axes: Axes, group: str, low: Floats, middle: Floats, high: Floats) -> None:
     color = GROUP_COLORS[group]
     axes.fill_between(MIXES, low, high, color=color, alpha=0.18, linewidth=0)
@@ -163,8 +150,7 @@ def conflict(results: Results) -> Figure:
     runs = [
         {
             group: Parts(
-                needed(results, run, names, "part/between"),
-                needed(results, run, names, "part/within"),
+                *(needed(results, run, names, f"part/{part}") for part in ("between", "within"))
             )
             for group, names in set_groups(results).items()
         }

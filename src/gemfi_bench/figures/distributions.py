@@ -26,6 +26,7 @@ from gemfi_bench.figures.common import (
     group_of,
     in_lines,
     log_axis,
+    name_ticks,
     needed,
     panel_title,
     pooled,
@@ -57,10 +58,10 @@ _FILL: Final = 0.35
 
 
 def _group_legend(figure: Figure, groups: Sequence[str]) -> None:
+    colors = {group: GROUP_COLORS[group] for group in groups}
     handles = [
         Patch(facecolor=(color, _FILL), edgecolor=color, label=group)
-        for group in groups
-        for color in (GROUP_COLORS[group],)
+        for group, color in colors.items()
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
 
@@ -70,13 +71,7 @@ def _group_legend(figure: Figure, groups: Sequence[str]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Mirrored:
-    """A panel: a score on ID data above the line, on OOD data below it.
-
-    Attributes:
-        score: its name.
-        values: group of sets -> the score on them, the ID data first.
-        note: above the panel.
-    """
+    """A panel: a score by group of sets, ID data above the line, OOD data below it; and a note."""
 
     score: str
     values: Mapping[str, Floats]
@@ -86,15 +81,10 @@ class Mirrored:
 def draw_histograms(
     rows: Mapping[str, Sequence[Mirrored]], columns: Sequence[str] = (), width: float = TEXT
 ) -> Figure:
-    """Rows of panels; those of a row that show the same score share its bins.
+    """Rows of panels by their labels; those of a row that show the same score share its bins.
 
     Each half of a panel has its own scale: what counts is where the two lie, and no peak hides
     the other.
-
-    Args:
-        rows: label of a row -> its panels.
-        columns: titles of the columns, if they have any.
-        width: of the figure, in inches.
     """
     count = len(next(iter(rows.values())))
     figure = Figure(figsize=(width, 0.5 + 1.3 * len(rows)), layout="constrained")
@@ -108,7 +98,7 @@ def draw_histograms(
     for column, title in enumerate(columns):
         axes[0, column].set_title(title, pad=14, fontsize=8.5)
     groups = [group for panels in rows.values() for panel in panels for group in panel.values]
-    _group_legend(figure, list(dict.fromkeys(groups)))
+    _group_legend(figure, groups)
     return figure
 
 
@@ -154,11 +144,7 @@ class Boxes(Shown):
 
 
 def draw_boxes(panels: Mapping[str, Sequence[Boxes]]) -> Figure:
-    """A panel a score: a box for each method and group of sets.
-
-    Args:
-        panels: score -> methods that have it.
-    """
+    """A panel a score: a box for each group of sets and method that has the score."""
     rows = -(-len(panels) // 2)
     figure = Figure(figsize=(TEXT, 0.4 + 2.1 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False).ravel()
@@ -192,10 +178,8 @@ def _draw_boxes(axes: Axes, score: str, methods: Sequence[Boxes]) -> None:
     names = [method.label for method in methods]
     if len(methods) > ON_ONE_LINE:
         names = [name.replace("GEM-", "GEM-\n") for name in names]
-    axes.set_xticks(range(len(methods)), names, fontsize=SMALL)
-    for tick, method in zip(axes.get_xticklabels(), methods, strict=True):
-        tick.set(color=method.color, fontweight="bold")
-    axes.tick_params(axis="x", length=0)
+    name_ticks(axes.xaxis, methods, names)
+    axes.tick_params(axis="x", labelsize=SMALL)
     axes.set_xlim(-0.5, len(methods) - 0.5)
 
 
@@ -219,9 +203,8 @@ def histograms(results: Results) -> Figure:
     sets = group_of(results)
 
     def panel(score: str, name: str) -> Mirrored:
-        inside, outside = (
-            needed(results, run, [part], f"score/{score}") for part in ("test", name)
-        )
+        key = f"score/{score}"
+        inside, outside = needed(results, run, ["test"], key), needed(results, run, [name], key)
         auroc = f"AUROC {metrics.auroc(inside, outside):.1f}"
         return Mirrored(score, {ID: inside, sets[name]: outside}, auroc)
 

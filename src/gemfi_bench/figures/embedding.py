@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -25,10 +23,12 @@ from gemfi_bench.figures.common import (
     SMALL,
     TEXT,
     FigureEntry,
+    Ints,
     even_choice,
     needed,
     ood_groups,
     panel_title,
+    point_handle,
     shown_row,
 )
 from gemfi_bench.figures.simplex import class_names
@@ -46,21 +46,10 @@ _MOST: Final = 400  # points of a group
 _WIDE: Final = 4.0  # inches that a line of a legend may have
 _NAMES: Final = 20  # that a legend may have
 
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Panel:
-    """Points of the plane in groups.
-
-    Attributes:
-        title: of the panel.
-        points: (N, 2).
-        groups: (N,) numbers of their groups.
-        names: of the groups.
-        colors: of the groups.
-        purity: share of the nearest features that are of one's own group, in percent.
-    """
+    """Points (N, 2) with the numbers of their groups (N,), and names and colours of the groups."""
 
     title: str
     points: Floats
@@ -79,17 +68,12 @@ def unit(features: Floats) -> Floats:
     return np.asarray(features / np.where(norm > 0, norm, 1.0))
 
 
-def embedded(features: Floats, seed: int = 0) -> Floats:
-    """Features (N, D) as points of the plane (N, 2), the same at every call on one machine.
-
-    Args:
-        features: of at least four inputs, not all the same.
-        seed: of the optimiser.
-    """
+def embedded(features: Floats) -> Floats:
+    """Features (N, D) as points of the plane (N, 2), the same at every call on one machine."""
     if len(features) < 4 or not np.ptp(features, axis=0).any():
         raise Unavailable("t-SNE needs at least four inputs whose features differ")
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
-    method = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    method = TSNE(2, perplexity=perplexity, init="pca", random_state=0)
     with threadpool_limits(limits=1):  # sums depend on the number of threads
         points: Floats = method.fit_transform(features.astype(np.float32)).astype(np.float64)
     return points
@@ -98,13 +82,8 @@ def embedded(features: Floats, seed: int = 0) -> Floats:
 def purity(features: Floats, groups: Ints, neighbours: int = NEIGHBOURS) -> float:
     """Share of each input's nearest others that are of its own group, in percent.
 
-    Each group counts alike, whatever its size. It says in numbers, on the features themselves,
-    what the eye looks for in the picture.
-
-    Args:
-        features: (N, D).
-        groups: (N,).
-        neighbours: how many, fewer where there are not so many others.
+    Each group counts alike, whatever its size. It says in numbers, on the features (N, D)
+    themselves, what the eye looks for in the picture.
     """
     count = min(neighbours, len(features) - 1)
     search = NearestNeighbors(n_neighbors=count).fit(features)
@@ -116,16 +95,11 @@ def purity(features: Floats, groups: Ints, neighbours: int = NEIGHBOURS) -> floa
 # -- drawing --------------------------------------------------------------------------------------
 
 
-def draw_panels(rows: Mapping[str, Sequence[Panel]], width: float = TEXT) -> Figure:
-    """A row a method, a column a kind of panel.
-
-    Args:
-        rows: method -> its panels.
-        width: of the figure, in inches.
-    """
+def draw_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
+    """A row a method, a column a kind of panel."""
     first = next(iter(rows.values()))
-    side = (width - 0.3) / len(first)
-    figure = Figure(figsize=(width, 0.45 + (side + 0.12) * len(rows)), layout="constrained")
+    side = (TEXT - 0.3) / len(first)
+    figure = Figure(figsize=(TEXT, 0.45 + (side + 0.12) * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), len(first), squeeze=False)
     for row, (method, panels) in enumerate(rows.items()):
         for column, panel in enumerate(panels):
@@ -165,12 +139,8 @@ def _add_legend(
         return
     wide = sum(0.28 + 0.062 * len(name) for name in panel.names)  # inches, more or less
     across = len(panel.names) if wide < _WIDE else -(-len(panel.names) // 2)
-    handles = [
-        Line2D([], [], linestyle="", marker="o", markersize=4, color=color, label=name)
-        for name, color in zip(panel.names, panel.colors, strict=True)
-    ]
     figure.legend(
-        handles=handles, loc=place, ncols=across,
+        handles=list(map(point_handle, panel.names, panel.colors)), loc=place, ncols=across,
         handletextpad=0.1, columnspacing=0.8, borderaxespad=0.2,
     )  # fmt: skip
 
@@ -179,12 +149,7 @@ def _add_legend(
 
 
 def panels_of(results: Results, run: RunRecord) -> list[Panel]:
-    """The classes before and after normalisation, and ID against OOD.
-
-    Args:
-        results: of a bench.
-        run: with arrays.
-    """
+    """The classes before and after normalisation, and ID against OOD, of a run with arrays."""
     tested = results.arrays(run).get("test", {})
     if "features" not in tested or "label" not in tested:
         raise Unavailable(f"the arrays of {run.title} have no features of test data")
