@@ -57,7 +57,7 @@ _CORNER_COLOR: Final = "#d55e00"
 
 @dataclass(frozen=True)
 class Column:
-    """One input as its data set has it, the three classes of the corners, and each method's belief."""
+    """One input, the numbers and names of three classes, and what each method believes of it."""
 
     title: str
     picture: npt.NDArray[Any]
@@ -110,7 +110,7 @@ def _components(belief: Belief, classes: Sequence[int]) -> tuple[Floats, Floats]
 
 
 def simplex_pixels(pixels: int = _PIXELS) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Barycentric coordinates (N, 3) of the pixels inside a triangle, and a mask (rows, columns)."""
+    """Barycentric coordinates (N, 3) of the pixels in a triangle, and the mask of those pixels."""
     rows = round(pixels * _HEIGHT)
     x = (np.arange(pixels) + 0.5) / pixels
     y = (np.arange(rows) + 0.5) / rows * _HEIGHT
