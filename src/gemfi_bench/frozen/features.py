@@ -52,18 +52,23 @@ def frozen_features(
         name: of the images, for the progress bar.
         progress: whether to show one; None: if standard error is a terminal.
     """
-    _check(images)
+    if len(images) == 0:
+        raise InputError("expected at least one image")
+    prepare(images[:1], SIZE)  # says what is wrong with them before anything is read
     folder = data_root() if root is None else Path(root)
     source = pretrained(folder)
     # a third faster on a processor
     network = source.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     run = partial(run_network, network)
     work = Extraction(run, images, NUM_FEATURES, batch=_BATCH, name=name, progress=progress)
-    file = folder / FOLDER / f"{_key(images, source.digest)}.safetensors"
-    if keep and _may_write(file):
+    text = f"{_VERSION}:{SIZE}:{source.digest}:{digest_of({'images': images})}"
+    key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    file = folder / FOLDER / f"{key}.safetensors"
+    existing = next(parent for parent in file.parents if parent.exists())
+    if keep and os.access(existing, os.W_OK):
         return work.cached(file)
-    found = work.stored(file)
-    return work.in_memory() if found is None else found
+    stored = work.stored(file)
+    return work.in_memory() if stored is None else stored
 
 
 def run_network(network: EfficientNetLite0, images: Tensor) -> Tensor:
@@ -71,19 +76,3 @@ def run_network(network: EfficientNetLite0, images: Tensor) -> Tensor:
     x = prepare(images, SIZE).contiguous(memory_format=torch.channels_last)
     features: Tensor = network(x)
     return features
-
-
-def _check(images: Tensor) -> None:
-    if len(images) == 0:
-        raise InputError("expected at least one image")
-    prepare(images[:1], SIZE)  # says what is wrong with them before anything is read
-
-
-def _key(images: Tensor, weights: str) -> str:
-    text = f"{_VERSION}:{SIZE}:{weights}:{digest_of({'images': images})}"
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _may_write(file: Path) -> bool:
-    folder = next(each for each in file.parents if each.exists())
-    return os.access(folder, os.W_OK)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,34 +31,29 @@ def cifar10_frozen(root: Path | str | None = None) -> Task:
     here = registered_task("cifar10", folder)  # which sets there are; it reads none
     require_weights(folder)
 
-    def images() -> Task:
-        return registered_task("cifar10", folder)  # anew, so that no images stay in memory
+    def features(of: Callable[[Task], Split], name: str = "") -> Callable[[], Split]:
+        def extract() -> Split:
+            split = of(registered_task("cifar10", folder))  # anew: no images stay in memory
+            x = frozen_features(split.x, folder, name=split.name)
+            mark = ", seen in pretraining" if name in SEEN else ""
+            return replace(split, x=x, name=f"{split.name}{mark}")
 
-    def tuning(name: str) -> Callable[[], Split]:
-        return partial(_features, lambda: images().ood_validation[name], folder, _mark(name))
+        return extract
 
-    def judging(name: str) -> Callable[[], Split]:
-        return partial(_features, lambda: images().ood_test[name], folder, _mark(name))
+    def validation_set(name: str) -> Callable[[], Split]:
+        return features(lambda task: task.ood_validation[name], name)
+
+    def test_set(name: str) -> Callable[[], Split]:
+        return features(lambda task: task.ood_test[name], name)
 
     return Task(
         "cifar10-frozen",
         here.class_names,
-        train=partial(_features, lambda: images().train, folder),
-        validation=partial(_features, lambda: images().validation, folder),
-        calibration=partial(_features, lambda: images().calibration, folder),
-        test=partial(_features, lambda: images().test, folder),
-        ood_validation={name: tuning(name) for name in here.ood_validation},
-        ood_test={name: judging(name) for name in here.ood_test},
+        train=features(lambda task: task.train),
+        validation=features(lambda task: task.validation),
+        calibration=features(lambda task: task.calibration),
+        test=features(lambda task: task.test),
+        ood_validation={name: validation_set(name) for name in here.ood_validation},
+        ood_test={name: test_set(name) for name in here.ood_test},
         absent=here.absent,
     )
-
-
-def _features(read: Callable[[], Split], root: Path, mark: str = "") -> Split:
-    """The features of a split of images, with its labels and its role."""
-    split = read()
-    features = frozen_features(split.x, root, name=split.name)
-    return replace(split, x=features, name=f"{split.name}{mark}")
-
-
-def _mark(name: str) -> str:
-    return ", seen in pretraining" if name in SEEN else ""
