@@ -333,7 +333,9 @@ _SCORES = (
 def show(records: Sequence[dict[str, Any]]) -> str:
     """A line a variant: means over seeds; AUROC by each score of the first OOD set."""
     id_names = ("accuracy", "nll", "ece", "brier")
-    rows = [("variant", "n", *id_names, *_SCORES, "E~kNN", "heads", "differ", "JSD", "JSD ood")]
+    rows: list[tuple[str, ...]] = [
+        ("variant", "n", *id_names, *_SCORES, "E~kNN", "heads", "differ", "JSD", "JSD ood")
+    ]
     groups: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         groups.setdefault(record["variant"], []).append(record)

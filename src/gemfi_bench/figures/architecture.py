@@ -376,7 +376,7 @@ def gem_diagram(model: Model) -> Diagram:
 
 def _add_energy(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
     """The energy, and the gate that it opens or feeds."""
-    if head.energy is None:
+    if "energy" not in rows:
         return
     config, gate, row = as_paper(head.config), getattr(head, "gate", None), rows["energy"]
     lines = [sizes_line(head.energy), norms_line(head.energy), _space("unit")]
@@ -393,13 +393,13 @@ def _add_energy(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
 
 def _add_router(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
     """The router, which sees the energy too, and its weights."""
-    if head.router is None:
+    if "router" not in rows:
         return
     row, lines = rows["router"], (sizes_line(head.router), norms_line(head.router), _space("unit"))
     diagram.add("router", "router", _MODULE, row, *lines, kind="learned", source="z")
     softmax = rf"$\pi = \mathrm{{softmax}}$ ({head.config.num_components})"
     diagram.add("weights", "weights π", _SIGNAL, row, softmax, source="router")
-    if head.energy is not None:
+    if "energy" in rows:
         diagram.connect("energy", "router", r"$\sigma(E)$")
 
 
@@ -411,8 +411,8 @@ def _add_heads(diagram: Diagram, head: GEM, row: int) -> None:
     space = f"T learned, {_space(config.feature_space)}"
     lines = (sizes_line(head.heads), norms_line(head.heads), space)
     diagram.add("heads", title, _MODULE, row, *lines, kind="learned", stack=count, source="z")
-    lines = (_ALPHA[mode], rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$", None)
-    diagram.add("alpha", alpha, _SIGNAL, row, *lines, stack=count, source="heads")
+    clip = rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$"
+    diagram.add("alpha", alpha, _SIGNAL, row, _ALPHA[mode], clip, stack=count, source="heads")
     mixture = r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
     title, line = ("Dirichlet", r"$\mathrm{Dir}(\alpha)$") if single else ("mixture", mixture)
     diagram.add("belief", title, _BELIEF, (0, row), line, source="alpha")

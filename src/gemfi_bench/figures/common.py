@@ -307,8 +307,8 @@ def line_handles(methods: Iterable[Shown], **style: Any) -> list[Line2D]:
 
 def point_handle(label: str, color: Any, marker: str = "o", **style: Any) -> Line2D:
     """A point in a legend; `style` may give it a line too."""
-    style = {"markersize": 4, "linestyle": ""} | style
-    return Line2D([], [], marker=marker, color=color, label=label, **style)
+    look: dict[str, Any] = {"markersize": 4, "linestyle": ""} | style
+    return Line2D([], [], marker=marker, color=color, label=label, **look)
 
 
 def name_ticks(axis: Any, methods: Sequence[Shown], names: Sequence[str] = ()) -> None:

@@ -268,7 +268,8 @@ def example_beliefs(results: Results, run: RunRecord, name: str) -> Belief:
     examples.pop("input", None)
     if not {"log_p", "log_weight", "log_evidence"} <= examples.keys():
         raise Unavailable(f"the arrays of {run.title} have no examples of {name} with evidence")
-    return Belief(**{key: torch.from_numpy(array).double() for key, array in examples.items()})
+    tensors: Any = {key: torch.from_numpy(array).double() for key, array in examples.items()}
+    return Belief(**tensors)
 
 
 def extremes(beliefs: Sequence[Belief]) -> tuple[int, int]:

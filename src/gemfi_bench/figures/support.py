@@ -156,7 +156,7 @@ accuracy = _of_arrays(
 @partial(_of_arrays, ["log_probs", "label"])
 def log_loss(log_probs: Floats, label: Floats) -> Floats:
     """−log p(y) of each input."""
-    return -log_probs[np.arange(len(label)), label.astype(int)]
+    return np.asarray(-log_probs[np.arange(len(label)), label.astype(int)])
 
 
 @partial(_of_arrays, ["log_probs", "label"])
