@@ -73,18 +73,17 @@ def extract(budget_name: str, seed: int, runs: Path) -> Frozen:
     fit(model, data.train, data.validation, replace(budget.train, seed=seed), run_dir=folder)
     generator = torch.Generator().manual_seed(seed)
     x = data.train.x[:SCRAMBLED]
-    pairs = zip(
-        x.split(500), x[torch.randperm(len(x), generator=generator)].split(500), strict=True
-    )
-    batches = list(pairs)
+    other = x[torch.randperm(len(x), generator=generator)]
+    batches = list(zip(torch.split(x, 500), torch.split(other, 500), strict=True))
     scrambled = {
         make.__name__: torch.cat([model.embed(make(a, b, generator)) for a, b in batches])
         for make in IMAGES
     }
     outside = next(iter(data.outside.values()))
-    features = [model.embed(split) for split in (data.validation, outside)]
-    logits = [model.predict(split).need("logits")[:, 0] for split in (data.validation, outside)]
-    return Frozen(model.embed(data.train), data.train.labels, *features, *logits, scrambled)
+    splits = data.train, data.validation, outside
+    train, near, far = (model.embed(split) for split in splits)
+    _, inside, unseen = (model.predict(split).need("logits")[:, 0] for split in splits)
+    return Frozen(train, data.train.labels, near, far, inside, unseen, scrambled)
 
 
 # -- without training ---------------------------------------------------------------------------
@@ -133,12 +132,12 @@ def _density(z: Frozen, space: str, shrinkage: float | None) -> Feature:
 
 def _product(*scores: list[Tensor]) -> float:
     """AUROC of minus the log of a product of memberships, as GEM's unfamiliarity has it."""
-    totals = [0.0, 0.0]
-    for inside, outside in scores:
-        location, scale = membership(-inside)
-        for at, values in enumerate((inside, outside)):
-            totals[at] = totals[at] - functional.logsigmoid((-values.double() - location) / scale)
-    return metrics.auroc(*totals)
+    total: list[Tensor] = [torch.zeros(len(side), dtype=torch.float64) for side in scores[0]]
+    for sides in scores:
+        location, scale = membership(-sides[0])
+        for at, values in enumerate(sides):
+            total[at] -= functional.logsigmoid((-values.double() - location) / scale)
+    return metrics.auroc(*total)
 
 
 # -- an energy that learns ----------------------------------------------------------------------

@@ -393,7 +393,7 @@ def _add_energy(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
 
 def _add_router(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
     """The router, which sees the energy too, and its weights."""
-    if "router" not in rows:
+    if head.router is None:
         return
     row, lines = rows["router"], (sizes_line(head.router), norms_line(head.router), _space("unit"))
     diagram.add("router", "router", _MODULE, row, *lines, kind="learned", source="z")
