@@ -15,19 +15,8 @@ from matplotlib.patches import Patch
 from gemfi import metrics
 from gemfi._drawing import INK, MUTED
 from gemfi.metrics import Bools, Floats
-from gemfi_bench.figures.common import (
-    COLUMN,
-    TEXT,
-    FigureEntry,
-    Ints,
-    MethodRuns,
-    Shown,
-    leading_rows,
-    name_ticks,
-    needed,
-    point_handle,
-    spread,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import COLUMN, TEXT, FigureEntry, Ints, MethodRuns, Shown
 from gemfi_bench.results import Results
 
 BINS: Final = 15
@@ -141,7 +130,7 @@ def draw_confidence(methods: Sequence[Confidence]) -> Figure:
     for place, method in enumerate(methods):
         _draw_lane(axes, place - 0.17, method.by_run(True), _RIGHT_COLOR)
         _draw_lane(axes, place + 0.17, method.by_run(False), _GAP_COLOR)
-    name_ticks(axes.yaxis, methods)
+    common.name_ticks(axes.yaxis, methods)
     axes.set_ylim(len(methods) - 0.45, -0.55)
     axes.set_xlim(0, 1.01)
     axes.set_xlabel("confidence (max p) on test data")
@@ -150,7 +139,7 @@ def draw_confidence(methods: Sequence[Confidence]) -> Figure:
     handles = [
         Line2D([], [], color=_RIGHT_COLOR, linewidth=5, alpha=0.6, label="right"),
         Line2D([], [], color=_GAP_COLOR, linewidth=5, alpha=0.6, label="wrong"),
-        point_handle("mean", INK, "D", markersize=3.6),
+        common.point_handle("mean", INK, "D", markersize=3.6),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, handlelength=1.4)
     return figure
@@ -178,16 +167,16 @@ def _draw_lane(axes: Axes, y: float, by_run: Sequence[Floats], color: str) -> No
 def _tests(results: Results, row: MethodRuns) -> list[tuple[Floats, Ints]]:
     """Probabilities and labels of the test data, of each run."""
     keys = ("log_probs", "label")
-    tests = [[needed(results, run, ["test"], key) for key in keys] for run in row.runs]
+    tests = [[common.needed(results, run, ["test"], key) for key in keys] for run in row.runs]
     return [(np.exp(log_probs), labels.astype(np.int64)) for log_probs, labels in tests]
 
 
 def reliability(results: Results) -> Figure:
     """The leading methods, by the first seed of each."""
     methods = []
-    for row in leading_rows(results):
+    for row in common.leading_rows(results):
         tests = _tests(results, row)
-        ece = spread([metrics.ece(*test, BINS) for test in tests])
+        ece = common.spread([metrics.ece(*test, BINS) for test in tests])
         methods.append(Calibrated(row.label, row.color, *tests[0], ece))
     return draw_reliability(methods)
 
@@ -195,7 +184,7 @@ def reliability(results: Results) -> Figure:
 def confidence(results: Results) -> Figure:
     """The leading methods, all seeds of each."""
     methods = []
-    for row in leading_rows(results):
+    for row in common.leading_rows(results):
         tests = _tests(results, row)
         sure = [probs.max(axis=1) for probs, _ in tests]
         correct = [probs.argmax(axis=1) == labels for probs, labels in tests]

@@ -15,23 +15,8 @@ from gemfi import metrics
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
 from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE, score_label
-from gemfi_bench.figures.common import (
-    SMALL,
-    TEXT,
-    FigureEntry,
-    MethodRuns,
-    Shown,
-    group_of,
-    group_title,
-    in_lines,
-    leading_rows,
-    line_handles,
-    needed,
-    ood_groups,
-    panel_title,
-    pooled,
-    spread,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import SMALL, TEXT, FigureEntry, MethodRuns, Shown
 from gemfi_bench.observation import constant
 from gemfi_bench.results import Results, of_set
 from gemfi_bench.unavailable import Unavailable
@@ -89,7 +74,7 @@ def draw_overall(panels: Mapping[Kind, Mapping[str, Panel]]) -> Figure:
             _draw_curves(axes[row, column], kind, panel, zoom(kind, panel))
             x_label, y_label = _AXES[kind]
             axes[row, column].set(xlabel=x_label, ylabel=y_label)
-            panel_title(axes[row, column], row * columns + column, title)
+            common.panel_title(axes[row, column], row * columns + column, title)
         _list_areas(axes[row, -1], kind, by_title)
     return figure
 
@@ -107,13 +92,13 @@ def draw_by_score(kind: Kind, panels: Mapping[str, Mapping[str, Panel]]) -> Figu
             if row == 0:
                 axes[row, column].set_title(title, fontsize=8.5, pad=13)
         axes[row, 0].set_ylim(min(_lowest(kind, panel) for panel in by_set.values()), 1.02)
-        axes[row, 0].set_ylabel(in_lines(score_label(name)), fontsize=8)
+        axes[row, 0].set_ylabel(common.in_lines(score_label(name)), fontsize=8)
     x_label, y_label = _AXES[kind]
     figure.supxlabel(x_label, fontsize=8.5)
     figure.supylabel(y_label, fontsize=8.5)
     methods = [method for by_set in panels.values() for method in next(iter(by_set.values()))]
     figure.legend(
-        handles=line_handles(methods), loc="outside upper center", ncols=8, handlelength=1.2,
+        handles=common.line_handles(methods), loc="outside upper center", ncols=8, handlelength=1.2,
         columnspacing=1.0, handletextpad=0.5,
     )  # fmt: skip
     return figure
@@ -223,22 +208,22 @@ def _name_best(axes: Axes, panel: Panel, digits: int) -> None:
 
 def overall(results: Results) -> Figure:
     """Every method by its own epistemic score, against all near and all far OOD sets."""
-    groups = ood_groups(results)
-    titles = {group: group_title(results, group, names) for group, names in groups.items()}
+    groups = common.ood_groups(results)
+    titles = {group: common.group_title(results, group, names) for group, names in groups.items()}
     panels: dict[Kind, dict[str, list[Scored]]] = {
         kind: {title: [] for title in titles.values()} for kind in _AREAS
     }
-    for row in leading_rows(results):  # outermost, so that the arrays of a run are read once
+    for row in common.leading_rows(results):  # outermost, so that the arrays of a run are read once
         for group, names in groups.items():
             pairs = []
             for run in row.runs:
                 key = f"score/{run.scores['epistemic']}"
-                inside = needed(results, run, ["test"], key)
-                pairs.append((inside, needed(results, run, names, key)))
+                inside = common.needed(results, run, ["test"], key)
+                pairs.append((inside, common.needed(results, run, names, key)))
             for kind, (_, _, area) in _AREAS.items():
                 areas = [area(*pair) for pair in pairs]
                 scored = Scored(
-                    row.label, row.color, *pairs[0], spread(areas, 2), float(np.mean(areas)),
+                    row.label, row.color, *pairs[0], common.spread(areas, 2), float(np.mean(areas)),
                     on_top=row.is_ours,
                 )  # fmt: skip
                 panels[kind][titles[group]].append(scored)
@@ -247,7 +232,7 @@ def overall(results: Results) -> Figure:
 
 def by_score(results: Results, kind: Kind) -> Figure:
     """Each score of each method against each OOD set."""
-    rows, sets = leading_rows(results), list(group_of(results))
+    rows, sets = common.leading_rows(results), list(common.group_of(results))
     panels: dict[str, dict[str, Panel]] = {}
     for score in SCORES:
         having = [row for row in rows if _has(results, row, score, sets)]
@@ -263,7 +248,9 @@ def by_score(results: Results, kind: Kind) -> Figure:
 
 def _has(results: Results, row: MethodRuns, score: str, names: Sequence[str]) -> bool:
     """Whether a method has a score that is not one number throughout."""
-    arrays = [pooled(results, row.first, [name], f"score/{score}") for name in ("test", *names)]
+    arrays = [
+        common.pooled(results, row.first, [name], f"score/{score}") for name in ("test", *names)
+    ]
     known = [array for array in arrays if array is not None]
     return len(known) == len(arrays) and not constant(known)
 

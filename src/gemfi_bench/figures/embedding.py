@@ -16,21 +16,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    FAMILY,
-    GROUP_COLORS,
-    ID,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    Ints,
-    even_choice,
-    needed,
-    ood_groups,
-    panel_title,
-    point_handle,
-    shown_row,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import FAMILY, GROUP_COLORS, ID, SMALL, TEXT, FigureEntry, Ints
 from gemfi_bench.figures.simplex import class_names
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -105,7 +92,7 @@ def draw_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
         for column, panel in enumerate(panels):
             _draw_points(axes[row, column], panel)
             title = panel.title if row == 0 else ""
-            panel_title(axes[row, column], row * len(first) + column, title)
+            common.panel_title(axes[row, column], row * len(first) + column, title)
         if len(rows) > 1:
             axes[row, 0].set_ylabel(method_label(method), fontsize=9.5, fontweight="bold")
     _add_legend(figure, first[0], "outside lower left")
@@ -140,7 +127,7 @@ def _add_legend(
     wide = sum(0.28 + 0.062 * len(name) for name in panel.names)  # inches, more or less
     across = len(panel.names) if wide < _WIDE else -(-len(panel.names) // 2)
     figure.legend(
-        handles=list(map(point_handle, panel.names, panel.colors)), loc=place, ncols=across,
+        handles=list(map(common.point_handle, panel.names, panel.colors)), loc=place, ncols=across,
         handletextpad=0.1, columnspacing=0.8, borderaxespad=0.2,
     )  # fmt: skip
 
@@ -161,9 +148,9 @@ def panels_of(results: Results, run: RunRecord) -> list[Panel]:
     cmap = colormaps["tab10" if len(names) <= 10 else "tab20"]
     classes = names, [cmap(number % cmap.N) for number in range(len(names))]
     sets = {ID: unit(features)}
-    for group, members in ood_groups(results).items():
-        joined = needed(results, run, members, "features")
-        sets[group] = unit(joined[even_choice(len(joined), _MOST)])
+    for group, members in common.ood_groups(results).items():
+        joined = common.needed(results, run, members, "features")
+        sets[group] = unit(joined[common.even_choice(len(joined), _MOST)])
     every = np.concatenate(list(sets.values()))
     groups = np.repeat(np.arange(len(sets)), [len(part) for part in sets.values()])
     kinds = list(sets), [GROUP_COLORS[group] for group in sets]
@@ -180,13 +167,13 @@ def panels_of(results: Results, run: RunRecord) -> list[Panel]:
 
 def tsne_ours(results: Results) -> Figure:
     """GEM-FI: one row of three."""
-    row = shown_row(results)
+    row = common.shown_row(results)
     return draw_panels({row.method: panels_of(results, row.first)})
 
 
 def tsne_family(results: Results) -> Figure:
     """The GEM family: a row a method; not where all of them see the same features."""
-    rows = [shown_row(results, method) for method in FAMILY]
+    rows = [common.shown_row(results, method) for method in FAMILY]
     if all(row.first.spec["backbone"] == FROZEN for row in rows):
         raise Unavailable(
             "no backbone is trained: the features are the same for every method, as in tsne-fi"

@@ -12,21 +12,8 @@ from matplotlib.figure import Figure
 
 from gemfi import metrics
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    GROUP_COLORS,
-    ID,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    even_choice,
-    group_of,
-    log_axis,
-    needed,
-    panel_title,
-    point_handle,
-    quantile_limits,
-    shown_row,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import GROUP_COLORS, ID, SMALL, TEXT, FigureEntry
 from gemfi_bench.results import Results
 
 MOST: Final = 400
@@ -58,23 +45,25 @@ def draw_scatter(panels: Mapping[str, tuple[Cloud, Cloud]]) -> Figure:
     figure = Figure(figsize=(TEXT, 0.65 + height * rows), layout="constrained")
     grid = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True).ravel()
     clouds = [cloud for pair in panels.values() for cloud in pair if len(cloud.entropy)]
-    x_limits = quantile_limits([cloud.entropy for cloud in clouds], 0.01, log=True)
-    y_limits = quantile_limits([cloud.information for cloud in clouds], 0.01, log=True)
+    x_limits = common.quantile_limits([cloud.entropy for cloud in clouds], 0.01, log=True)
+    y_limits = common.quantile_limits([cloud.information for cloud in clouds], 0.01, log=True)
     for index, (axes, (title, pair)) in enumerate(zip(grid, panels.items(), strict=False)):
-        log_axis(axes, "x", x_limits)
-        log_axis(axes, "y", y_limits)
+        common.log_axis(axes, "x", x_limits)
+        common.log_axis(axes, "y", y_limits)
         axes.set(xlim=x_limits, ylim=y_limits)
         axes.tick_params(labelsize=SMALL)
         for cloud in pair:
             _draw_points(axes, cloud)
         _tell_areas(axes, *pair)
-        panel_title(axes, index, title, pad=13)
+        common.panel_title(axes, index, title, pad=13)
     for empty in grid[len(panels) :]:
         empty.set_axis_off()
     figure.supxlabel("entropy, nats", fontsize=8.5)
     figure.supylabel("mutual information, nats", fontsize=8.5)
     kinds = dict.fromkeys(cloud.kind for pair in panels.values() for cloud in pair)
-    handles = [point_handle(kind, _COLORS[kind], "x" if kind == WRONG else "o") for kind in kinds]
+    handles = [
+        common.point_handle(kind, _COLORS[kind], "x" if kind == WRONG else "o") for kind in kinds
+    ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), handletextpad=0.1,
         columnspacing=1.2,
@@ -84,7 +73,7 @@ def draw_scatter(panels: Mapping[str, tuple[Cloud, Cloud]]) -> Figure:
 
 def _draw_points(axes: Axes, cloud: Cloud) -> None:
     """An even choice of the points; those beyond the axes are drawn on their edge."""
-    rows = even_choice(len(cloud.entropy), MOST)
+    rows = common.even_choice(len(cloud.entropy), MOST)
     x = np.clip(cloud.entropy[rows], *axes.get_xlim())
     y = np.clip(cloud.information[rows], *axes.get_ylim())
     few = len(rows) < 40
@@ -105,17 +94,17 @@ def _tell_areas(axes: Axes, inside: Cloud, outside: Cloud) -> None:
 
 def scatter(results: Results) -> Figure:
     """GEM-FI by its first seed: each OOD set, all corruptions together, right and wrong."""
-    run = shown_row(results).first
+    run = common.shown_row(results).first
     sets = results.arrays(run)
 
     def cloud(kind: str, names: Sequence[str]) -> Cloud:
         keys = ("score/entropy", "score/mutual_information")
-        return Cloud(kind, *(needed(results, run, names, key) for key in keys))
+        return Cloud(kind, *(common.needed(results, run, names, key) for key in keys))
 
     inside = cloud(ID, ["test"])
     panels = {
         f"ID and {results.title(name)}": (inside, cloud(group, [name]))
-        for name, group in group_of(results).items()
+        for name, group in common.group_of(results).items()
     }
     shifted = [name for name in sets if name.startswith("shift/")]
     if shifted:

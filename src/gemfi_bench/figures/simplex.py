@@ -25,16 +25,8 @@ from gemfi.belief import Belief
 from gemfi.data.registry.load import data_set
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    FAMILY,
-    FAR,
-    NEAR,
-    TEXT,
-    FigureEntry,
-    MethodRuns,
-    point_handle,
-    shown_rows,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import FAMILY, FAR, NEAR, TEXT, FigureEntry, MethodRuns
 from gemfi_bench.observation import named
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -152,8 +144,8 @@ def draw_simplices(columns: Sequence[Column]) -> Figure:
         f"mass at a corner, p > {CORNER:g}",
     )
     handles = [
-        point_handle(mean, INK, markersize=6, markerfacecolor="none"),
-        point_handle(corner, _CORNER_COLOR, markersize=6, markeredgewidth=0),
+        common.point_handle(mean, INK, markersize=6, markerfacecolor="none"),
+        common.point_handle(corner, _CORNER_COLOR, markersize=6, markeredgewidth=0),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
@@ -232,7 +224,7 @@ def _number(value: float) -> str:
 
 def dirichlet_comparison(results: Results) -> Figure:
     """The GEM family on the surest and the least sure test input, and on one of each OOD kind."""
-    rows = shown_rows(results, FAMILY)
+    rows = common.shown_rows(results, FAMILY)
     here = [row.method for row in rows]
     if absent := ", ".join(method_label(name) for name in FAMILY if name not in here):
         raise Unavailable(f"no run of {absent} is here with its arrays")

@@ -17,21 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    ID,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    MethodRuns,
-    Shown,
-    group_title,
-    line_handles,
-    ood_groups,
-    panel_title,
-    pooled,
-    set_groups,
-    shown_rows,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import ID, SMALL, TEXT, FigureEntry, MethodRuns, Shown
 from gemfi_bench.observation import NEIGHBOUR
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -102,7 +89,7 @@ def draw_trends(rows: Sequence[Sequence[Panel]], *, linear: float | None = None)
         axes.locator_params(axis="x", nbins=5, min_n_ticks=3)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.tick_params(labelsize=SMALL)
-        panel_title(axes, index, panel.title if index < columns else "")
+        common.panel_title(axes, index, panel.title if index < columns else "")
         if not same or index % columns == 0:
             axes.set_ylabel(panel.number)
     if linear is not None:
@@ -110,7 +97,7 @@ def draw_trends(rows: Sequence[Sequence[Panel]], *, linear: float | None = None)
             _make_symlog(axes, linear)
     figure.supxlabel(_DISTANCE, fontsize=8.5)
     trends = [trend for panel in panels for trend in panel.trends]
-    handles = line_handles(trends, marker="o", markersize=2.4)
+    handles = common.line_handles(trends, marker="o", markersize=2.4)
     figure.legend(handles=handles, loc="outside upper center", ncols=5, handlelength=2.2)
     return figure
 
@@ -133,7 +120,7 @@ def _of_arrays(keys: Sequence[str], number: Callable[..., Floats]) -> Measure:
     """A number of these arrays, where all are kept."""
 
     def measure(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | None:
-        arrays = [pooled(results, run, names, key) for key in keys]
+        arrays = [common.pooled(results, run, names, key) for key in keys]
         return None if any(array is None for array in arrays) else number(*arrays)
 
     return measure
@@ -192,7 +179,7 @@ def trend(
     """A number of a method against distance, over its runs; None where it has no such number."""
     by_run = []
     for run in row.runs:
-        distance = pooled(results, run, names, "part/distance")
+        distance = common.pooled(results, run, names, "part/distance")
         values = measure(results, run, names)
         if distance is not None and values is not None:
             by_run.append(binned(distance, values))
@@ -212,7 +199,7 @@ Cell = tuple[str, str, Sequence[str], Measure]
 def _panels(results: Results, cells: Sequence[Cell]) -> list[Panel]:
     """A panel for each cell, with every method that has the number."""
     trends: list[list[Trend]] = [[] for _ in cells]
-    for row in shown_rows(results, SHOWN_METHODS):  # outermost: arrays are read once
+    for row in common.shown_rows(results, SHOWN_METHODS):  # outermost: arrays are read once
         for column, (_, _, names, measure) in zip(trends, cells, strict=True):
             if line := trend(results, row, names, measure):
                 column.append(line)
@@ -221,9 +208,9 @@ def _panels(results: Results, cells: Sequence[Cell]) -> list[Panel]:
 
 def uncertainty(results: Results) -> Figure:
     """Entropy and 1 − max p on ID, near-OOD and far-OOD data."""
-    groups = set_groups(results)
+    groups = common.set_groups(results)
     cells = [
-        (number, group_title(results, group, names), names, score(name))
+        (number, common.group_title(results, group, names), names, score(name))
         for number, name in (("entropy, nats", "entropy"), ("1 − max p", "max_prob"))
         for group, names in groups.items()
     ]
@@ -243,17 +230,17 @@ def calibration(results: Results) -> Figure:
 def accuracy_confidence(results: Results) -> Figure:
     """Accuracy on ID data, confidence on OOD data."""
     cells: list[Cell] = [("accuracy, %", ID, ["test"], accuracy)]
-    for group, names in ood_groups(results).items():
-        title = group_title(results, group, names)
+    for group, names in common.ood_groups(results).items():
+        title = common.group_title(results, group, names)
         cells.append(("confidence (max p)", title, names, confidence))
     return draw_trends([_panels(results, cells)])
 
 
 def energy(results: Results) -> Figure:
     """The learned energy, and that of the logits where none is learned, in units of ID data."""
-    groups = set_groups(results)
+    groups = common.set_groups(results)
     columns: dict[str, list[Trend]] = {group: [] for group in groups}
-    for row in shown_rows(results, SHOWN_METHODS):
+    for row in common.shown_rows(results, SHOWN_METHODS):
         learned = "score/energy" in results.arrays(row.first)["test"]
         measure = standardised("energy" if learned else "logit_energy")
         for group, names in groups.items():
@@ -262,7 +249,7 @@ def energy(results: Results) -> Figure:
     if not any(columns.values()):
         raise Unavailable("no run of these methods has an energy, learned or of its logits")
     panels = [
-        Panel("energy, z-scored", group_title(results, group, groups[group]), trends)
+        Panel("energy, z-scored", common.group_title(results, group, groups[group]), trends)
         for group, trends in columns.items()
     ]
     return draw_trends([panels], linear=LINEAR)
