@@ -230,13 +230,12 @@ def _block(runs: Sequence[Run], block: Sequence[Column], widths: Mapping[str, in
     def spanning(titles: Sequence[str], fill: str) -> str:
         """Each title over exactly the neighbours (of one group) that share it."""
         text = " " * widths["method"]
-        for title, members in groupby(range(len(block)), lambda at: (block[at].group, titles[at])):
-            first, *rest = members
-            span = widths[block[first].metric]
-            span += sum(len(gaps[at]) + widths[block[at].metric] for at in rest)
-            text += gaps[first] + (f" {title[1]} " if title[1] else "").center(
-                span, fill if title[1] else " "
-            )
+        columns_of = groupby(range(len(block)), lambda at: (block[at].group, titles[at]))
+        for (_, title), members in columns_of:
+            places = list(members)
+            gap = gaps[places[0]]
+            span = sum(len(gaps[at]) + widths[block[at].metric] for at in places) - len(gap)
+            text += gap + (f" {title} ".center(span, fill) if title else " " * span)
         return text.rstrip()
 
     head = line("method", [_head(column) for column in block])

@@ -173,7 +173,7 @@ def take_turns(
     too, which shows the noise. Every second round goes backwards. Where the base is very quick, a
     turn is several repetitions. `bar` shows the progress, in turns.
     """
-    found: dict[str, list[Turn]] = {name: [] for name in names}
+    turns: dict[str, list[Turn]] = {name: [] for name in names}
     for name in names:
         act(name)  # warm up
     repeats = max(1, math.ceil(_LEAST / _timed(act, BASE)))
@@ -182,11 +182,11 @@ def take_turns(
         for name in names if number % 2 == 0 else reversed(names):
             spent = _timed(act, name, repeats)
             after = _timed(act, BASE, repeats)
-            found[name].append(Turn(spent, 2 * spent / (before + after)))
+            turns[name].append(Turn(spent, 2 * spent / (before + after)))
             before = after
             if bar is not None:
                 bar.update()
-    return found
+    return turns
 
 
 def _timed(act: Callable[[str], object], name: str, repeats: int = 1) -> float:
@@ -213,10 +213,7 @@ def _summary(kind: str, turns: Sequence[Turn]) -> dict[str, float]:
 
 
 def peak_megabytes(setting: Setting, name: str) -> float | None:
-    """Peak resident memory of a fresh process that trains three steps of one contestant and infers.
-
-    None where the system does not report it, which Linux does.
-    """
+    """Peak memory of a fresh process with one contestant; None where the system does not say."""
     if not _STATUS.exists():
         return None
     asked = {
@@ -235,8 +232,8 @@ def peak_megabytes(setting: Setting, name: str) -> float | None:
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise GemfiError(f"the process that measures the memory of {name} failed: {reason}")
-    found: float | None = json.loads(done.stdout)
-    return found
+    peak: float | None = json.loads(done.stdout)
+    return peak
 
 
 def train_alone(asked: Mapping[str, Any]) -> float | None:
