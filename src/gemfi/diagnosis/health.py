@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-WARNING, HEALTHY, PLAIN = "!", "✓", "·"
-"""Marks of a finding: outside its limit, within it, and without a limit."""
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -35,10 +32,8 @@ class Finding:
 
     @property
     def mark(self) -> str:
-        """`!`, `✓` or `·`."""
-        if not self.healthy:
-            return WARNING
-        return HEALTHY if self.limit else PLAIN
+        """`!` outside its limit, `✓` within, `·` without one."""
+        return ("✓" if self.limit else "·") if self.healthy else "!"
 
     @property
     def shown(self) -> str:
@@ -78,10 +73,10 @@ class Health:
 
     def __getitem__(self, name: str) -> Finding:
         """The finding of a name."""
-        for finding in self.findings:
-            if finding.name == name:
-                return finding
-        raise KeyError(self.skipped.get(name, name))
+        findings = {finding.name: finding for finding in self.findings}
+        if name not in findings:
+            raise KeyError(self.skipped.get(name, name))
+        return findings[name]
 
     def __str__(self) -> str:
         return self.text()
@@ -104,10 +99,10 @@ class Health:
 
     def brief(self) -> str:
         """The warnings in full, and the names of what is within its limit."""
-        within = [finding.name for finding in self.findings if finding.mark == HEALTHY]
+        within = [finding.name for finding in self.findings if finding.mark == "✓"]
         lines = [self.title(), *_lines(self.warnings)]
         if within:
-            lines += _wrapped(f"  {HEALTHY} ", within)
+            lines += _wrapped("  ✓ ", within)
         return "\n".join(lines)
 
     def title(self) -> str:
@@ -133,9 +128,9 @@ def _lines(findings: tuple[Finding, ...]) -> list[str]:
     return lines
 
 
-def _wrapped(first: str, names: list[str], width: int = 100) -> list[str]:
-    """Names with commas between them, in lines of at most `width` that start below the first."""
+def _wrapped(first: str, names: list[str]) -> list[str]:
+    """Names with commas between them, in lines of at most 100 that start below the first."""
     below = " " * (len(first) - len(first.lstrip()) + 2)
     text = first + ", ".join(name.replace(" ", "\xa0") for name in names)  # a name is not broken
-    lines = textwrap.wrap(text, width, subsequent_indent=below, break_on_hyphens=False)
+    lines = textwrap.wrap(text, 100, subsequent_indent=below, break_on_hyphens=False)
     return [line.replace("\xa0", " ") for line in lines]
