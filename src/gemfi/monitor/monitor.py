@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from gemfi._config import check_number, check_seed
-from gemfi._drawing import write_figure
+from gemfi._drawing import require_matplotlib, write_figure
 from gemfi.belief import Belief
 from gemfi.data import USES, Split, require_role
 from gemfi.errors import InputError
@@ -86,8 +86,8 @@ class Monitor:
         Args:
             model: a trained model.
             calibration: a split of role calibration, which training has not seen.
-            false_alarm: probability of ever firing on a stream without drift.
-            seed: of the numbers that break ties.
+            false_alarm: as of a monitor.
+            seed: likewise.
             score: a name in `SCORES`. Defaults to the method's epistemic score.
             batch_size: how many inputs at a time.
         """
@@ -114,7 +114,14 @@ class Monitor:
                 returns it.
         """
         stream = self._stream
-        scores = self._scores(inputs, len(stream))
+        if isinstance(inputs, Belief):
+            if self.score is None:
+                raise InputError(
+                    "this monitor was made from scores and does not know how to score a belief: "
+                    "give scores, or make it with Monitor.fit or score="
+                )
+            inputs = score_of(inputs, self.score)
+        scores = _finite(inputs, "scores", len(stream))
         for start in range(0, len(scores), _PART):
             part = scores[start : start + _PART]
             uniform = draws(self.seed, self._number, len(stream), len(part))
@@ -126,16 +133,6 @@ class Monitor:
         """Begin a new stream against the same calibration data, with a false-alarm rate anew."""
         self._number += 1
         self._stream = Stream()
-
-    def _scores(self, inputs: Values | Belief, count: int) -> Floats:
-        if not isinstance(inputs, Belief):
-            return _finite(inputs, "scores", count)
-        if self.score is None:
-            raise InputError(
-                "this monitor was made from scores and does not know how to score a belief: give "
-                "scores, or make it with Monitor.fit or score="
-            )
-        return _finite(score_of(inputs, self.score), "scores", count)
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -153,9 +150,13 @@ class Monitor:
         """What is known, in a few lines."""
         state, size = self.state, len(self.reference)
         of = "" if self.score is None else f" by {score_label(self.score)}"
+        largest = "never above its beginning"
+        if state.largest_at is not None:
+            largest = f"at most {_power(state.log10_largest)} at input {state.largest_at:,}"
         lines = [
             f"Monitor of {state.count:,} inputs against {size:,} calibration scores{of}",
-            f"wealth  {_wealth(state)}",
+            f"wealth  {_power(state.log10_wealth)} now, {largest}; fires at "
+            + _power(state.log10_limit),
             f"alarm   {_alarm(state, self.false_alarm)}",
         ]
         recent = mean_p(self._stream.recent, size)
@@ -173,6 +174,7 @@ class Monitor:
         Args:
             path: also write it there, in the format of its ending.
         """
+        require_matplotlib()
         from gemfi.monitor.figure import draw  # noqa: PLC0415 - matplotlib is optional
 
         figure = draw(self.state, self._stream, len(self.reference))
@@ -197,8 +199,7 @@ class Monitor:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become the monitor whose `state_dict` this is, and go on as it would have, bit for bit.
 
-        Args:
-            state: as `state_dict` returned it, or as `numpy.load` reads it from a file.
+        `state` may also be what `numpy.load` reads from a file.
         """
         self.__dict__.update(vars(type(self).from_state_dict(state)))
 
@@ -212,13 +213,6 @@ class Monitor:
         )  # fmt: skip
         monitor._number, monitor._stream = record["stream"], Stream.of(record)
         return monitor
-
-
-def _wealth(state: MonitorState) -> str:
-    largest = "never above its beginning"
-    if state.largest_at is not None:
-        largest = f"at most {_power(state.log10_largest)} at input {state.largest_at:,}"
-    return f"{_power(state.log10_wealth)} now, {largest}; fires at {_power(state.log10_limit)}"
 
 
 def _power(log10: float) -> str:
@@ -247,10 +241,7 @@ def _meaning(median: float, recent: int, reference: int) -> str:
 def _finite(values: Values, name: str, first: int | None = None) -> Floats:
     """Scores (m,) in float64, a copy; refused by their place if they are not finite.
 
-    Args:
-        values: numbers, in an array, a tensor or a list; one number is an array of one.
-        name: of the argument.
-        first: number of the first of them in the stream, for the message.
+    One number is an array of one. In a stream, `first` is the number of the first of them.
     """
     if isinstance(values, Tensor):
         values = values.detach().double().cpu().numpy()
