@@ -73,7 +73,8 @@ class Subject:
     @cached_property
     def heads(self) -> measures.Heads:
         """How the components differ."""
-        return measures.heads(self.belief) if self.components else None
+        _ = self.components  # there must be several
+        return measures.heads(self.belief)
 
     @property
     def distance(self) -> Tensor:
