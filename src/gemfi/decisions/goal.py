@@ -22,18 +22,12 @@ class Costs:
     | known, label right | 0 | abstain | abstain |
     | known, label wrong | error | abstain | abstain |
     | unfamiliar | unfamiliar | abstain | 0 |
-
-    Attributes:
-        error: a wrong label that is used.
-        unfamiliar: an unfamiliar input whose label is used.
-        abstain: somebody has to look at an input.
-        prevalence: expected share of unfamiliar inputs.
     """
 
-    error: float = 1.0
-    unfamiliar: float = 1.0
-    abstain: float = 0.1
-    prevalence: float = 0.1
+    error: float = 1.0  # a wrong label that is used
+    unfamiliar: float = 1.0  # an unfamiliar input whose label is used
+    abstain: float = 0.1  # somebody has to look at an input
+    prevalence: float = 0.1  # expected share of unfamiliar inputs
 
     def __post_init__(self) -> None:
         for name in ("error", "unfamiliar", "abstain"):
@@ -96,15 +90,10 @@ class Goal:
         """From a goal, a text as `parse` reads it, or fields such as `{"false_alarm": 0.05}`."""
         if goal is not None and goals:
             raise InputError(f"give a goal or {', '.join(goals)}, not both")
-        if isinstance(goal, str):
-            return cls.parse(goal)
-        if isinstance(goal, Goal):
-            return goal
+        if isinstance(goal, str | Goal):
+            return cls.parse(goal) if isinstance(goal, str) else goal
         if goal is not None:
-            raise InputError(
-                f"a goal is a Goal, a text such as 'false_alarm=0.05', or its fields by name, got "
-                f"{goal!r}"
-            )
+            raise InputError(f"a goal is a Goal or a text such as 'false_alarm=0.05', got {goal!r}")
         known = [field.name for field in fields(cls)]
         if unknown := sorted(goals.keys() - set(known)):
             raise InputError(f"unknown goal {', '.join(unknown)}; known: {', '.join(known)}")

@@ -33,12 +33,9 @@ class Reference:
 
     p = (1 + #{reference scores ≥ s}) / (n + 1). If an input is exchangeable with the n of its
     group, P(p ≤ α) ≤ α for every α, whatever the score and its distribution.
-
-    Attributes:
-        groups: one sorted array, or one for each predicted class.
     """
 
-    groups: tuple[Floats, ...]
+    groups: tuple[Floats, ...]  # one sorted array, or one for each predicted class
 
     @classmethod
     def of(cls, scores: Floats, labels: Ints | None = None, num_classes: int = 1) -> Reference:
@@ -80,10 +77,7 @@ class Reference:
     ) -> None:
         """Refuse a false-alarm rate that no p-value could reach, as there is too little data.
 
-        Args:
-            level: the rate.
-            names: names of the classes, for the message.
-            stages: how many stages shared the calibration data.
+        The message tells `names` of the classes, and how many stages shared the calibration data.
         """
         needed = least_samples(level)
         few = [label for label, group in enumerate(self.groups) if len(group) < needed]
@@ -195,13 +189,7 @@ def threshold_for_risk(
     proposes thresholds and where to begin: where its own errors speak most clearly for a rate below
     `risk`. From there the other part tests ever more lenient ones by the binomial tail of its
     errors among the accepted. The first that fails ends the walk, so no correction for many tests
-    is due.
-
-    Args:
-        proposing: doubts (l,) of familiar inputs, and whether their labels are wrong.
-        testing: the same (m,) of others.
-        risk: largest error rate among the accepted.
-        delta: probability with which the bound may fail.
+    is due. Both are doubts (m,) of familiar inputs, and whether their labels are wrong.
     """
     doubt, wrong = testing
     needed = samples_for_risk(risk, delta)

@@ -39,23 +39,14 @@ _OOD_COLORS = (VERMILION, PURPLE, "#009e73", "#56b4e9")
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoints:
-    """Two curves of a model on calibration data.
+    """Two curves of a model on calibration data."""
 
-    Attributes:
-        coverage: (n,) share of the inputs that are accepted, the most certain first.
-        risk: (n,) error rate among them.
-        aurc: area under that curve, percent; lower is better.
-        false_alarm: (n + 1,) levels of the first stage.
-        detection: for each OOD-validation set, the share that is called unfamiliar at each level.
-        score: of the first stage.
-    """
-
-    coverage: Floats
-    risk: Floats
-    aurc: float
-    false_alarm: Floats
-    detection: Mapping[str, Floats]
-    score: str
+    coverage: Floats  # (n,) share of the inputs that are accepted, the most certain first
+    risk: Floats  # (n,) error rate among them
+    aurc: float  # area under that curve, percent; lower is better
+    false_alarm: Floats  # (n + 1,) levels of the first stage
+    detection: Mapping[str, Floats]  # OOD-validation set -> its share found at each level
+    score: str  # of the first stage
 
 
 def operating_points(

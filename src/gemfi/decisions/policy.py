@@ -31,12 +31,6 @@ _PARTITION = 7_031_977  # so that a caller's own generator of the same seed draw
 _MUCH_LOST = 0.2  # share of the level lost to ties, from which on the summary says so
 
 
-def _require_one_length(what: str, columns: Mapping[str, Any]) -> None:
-    lengths = {name: len(column) for name, column in columns.items() if column is not None}
-    if len(set(lengths.values())) > 1:
-        raise InputError(f"{what} need arrays of one length, got {lengths}")
-
-
 # -- decisions ------------------------------------------------------------------------------------
 
 
@@ -81,9 +75,6 @@ class Decisions:
     label: npt.NDArray[Any]
     confidence: Floats
     p_value: Floats
-
-    def __post_init__(self) -> None:
-        _require_one_length("decisions", vars(self))
 
     def __len__(self) -> int:
         return len(self.verdict)
@@ -137,7 +128,9 @@ class Readings:
     wrong: Bools | None = None  # (N,) whether the label is wrong, where it is known
 
     def __post_init__(self) -> None:
-        _require_one_length("readings", vars(self))
+        lengths = {name: len(column) for name, column in vars(self).items() if column is not None}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"readings need arrays of one length, got {lengths}")
         checked_scores(self.score, "scores")
         checked_scores(self.doubt, "doubts")
 
@@ -176,12 +169,11 @@ def read_ood_sets(
     model: Model, sets: Mapping[str, Split] | None, score: str, doubt: str
 ) -> dict[str, Readings]:
     """What is read of each OOD-validation set."""
-    for split in (sets or {}).values():
+    readings = {}
+    for name, split in (sets or {}).items():
         require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
-    return {
-        name: read_belief(model.predict(split), score, doubt)
-        for name, split in (sets or {}).items()
-    }
+        readings[name] = read_belief(model.predict(split), score, doubt)
+    return readings
 
 
 # -- the policy -----------------------------------------------------------------------------------
@@ -199,25 +191,16 @@ class Policy:
         Decision(verdict=<Verdict.ACCEPT: 0>, label=7, confidence=0.998, p_value=0.61)
 
     What is promised is promised of inputs that are exchangeable with the calibration data, and of
-    nothing else: see `docs/decisions.md`.
-
-    Attributes:
-        score: name of the score of the first stage.
-        doubt: name of the score of the second.
-        reference: calibration scores of the first stage.
-        level: p-values up to it are unfamiliar.
-        threshold: doubts up to it are accepted.
-        goal: what it was fitted for.
-        facts: the interval of the false-alarm rate, and how the policy does on the calibration data
-            of the last stage; these found the threshold, so that such facts promise nothing.
-        class_names: of the labels.
+    nothing else: see `docs/decisions.md`. `facts` hold the interval of the false-alarm rate, and
+    how the policy does on the calibration data of the last stage. These found the threshold, so
+    that such facts promise nothing.
     """
 
-    score: str
-    doubt: str
-    reference: Reference
-    level: float
-    threshold: float
+    score: str  # name of the score of the first stage
+    doubt: str  # name of the score of the second
+    reference: Reference  # calibration scores of the first stage
+    level: float  # p-values up to it are unfamiliar
+    threshold: float  # doubts up to it are accepted
     goal: Goal
     facts: Mapping[str, float]
     class_names: tuple[str, ...] | None
@@ -241,17 +224,15 @@ class Policy:
         Args:
             model: a trained model.
             calibration: a labelled split of role calibration, which nothing else has seen.
-            goal: a `Goal`, or a text as `Goal.parse` reads it; or give its fields by name, such
-                as `false_alarm=0.05, risk=0.02`.
+            goal: a `Goal`, or a text as `Goal.parse` reads it; or give its fields by name.
             ood_validation: sets of role ood-validation, for `youden` and `costs`; they are pooled.
             score: of the first stage, a name in `SCORES` or of a detector in the belief's `extra`.
                 Defaults to the method's epistemic score.
             doubt: of the second stage, likewise.
-            conditional: p-values within each predicted class (Mondrian), so that the false-alarm
-                rate holds in each of them.
+            conditional: let the false-alarm rate hold within each predicted class (Mondrian).
             seed: of the random partition of the calibration data. Choose it once: to try seeds
                 until a risk is met breaks its `delta`.
-            goals: fields of `Goal`.
+            goals: fields of `Goal`, such as `false_alarm=0.05, risk=0.02`.
         """
         wanted = Goal.of(goal, goals)
         require_use(calibration, "policy")
@@ -284,13 +265,8 @@ class Policy:
     ) -> Policy:
         """A policy from what was read of beliefs on calibration data, without a model.
 
-        Args:
-            known: of calibration data, with `wrong`.
-            goal: as of `fit`.
-            ood_validation: of each OOD-validation set.
-            num_classes: for p-values within each predicted class; None for one reference.
-            seed: as of `fit`.
-            names: of the classes, for messages.
+        With `num_classes` the false-alarm rate holds within each predicted class. `names` of the
+        classes are for messages.
         """
         known.errors  # noqa: B018 - refused here, before anything is computed
         goal = Goal.of(goal, {})
