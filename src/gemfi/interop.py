@@ -109,11 +109,8 @@ class Postprocessor:
     """Predictions and confidences of batches; a high confidence is more ID, as OpenOOD has it.
 
     The network that OpenOOD passes is the gemfi model itself, `evaluator(net=model,
-    postprocessor=Postprocessor())`. Batches are mappings with `data` and `label`.
-
-    Args:
-        config: of OpenOOD; nothing of it is read.
-        score: a name in `SCORES`; None for the method's epistemic score.
+    postprocessor=Postprocessor())`. Batches are mappings with `data` and `label`. Nothing of
+    OpenOOD's `config` is read; `score` is as of `OutlierDetector`.
     """
 
     APS_mode = False  # no hyper-parameter is searched for

@@ -216,19 +216,11 @@ Limit = float | Callable[[Subject], float | None] | None
 
 @dataclass(frozen=True)
 class Check:
-    """A number of a model, and what is asked of it.
+    """A number of a model, and what is asked of it."""
 
-    Attributes:
-        name: of the finding.
-        measure: the number.
-        least: it should be at least this, or what this function returns; None for no such limit.
-        most: it should be at most this, likewise.
-        remedy: what to do otherwise.
-    """
-
-    name: str
+    name: str  # of the finding
     measure: Measure
-    least: Limit = None
+    least: Limit = None  # what it should be at least; None for no such limit
     most: Limit = None
     remedy: Options | Callable[[Subject], Options] = ()
 

@@ -10,25 +10,15 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """One number of a model, with what it means.
+    """One number of a model, with what it means."""
 
-    Attributes:
-        name: what was measured.
-        value: the number; a share lies in [0, 1].
-        healthy: False where it is outside its limit; True where it is within, or has none.
-        meaning: what the number says, in one sentence.
-        remedy: of a warning, which settings to change; otherwise empty.
-        limit: what is asked of the number, in words; empty where it is reported only.
-        unit: `share` is shown in percent, `number` as it is.
-    """
-
-    name: str
-    value: float
-    healthy: bool
-    meaning: str
-    remedy: str = ""
-    limit: str = ""
-    unit: Literal["number", "share"] = "number"
+    name: str  # what was measured
+    value: float  # a share lies in [0, 1]
+    healthy: bool  # whether it is within its limit, or has none
+    meaning: str  # what the number says, in one sentence
+    remedy: str = ""  # of a warning, which settings to change
+    limit: str = ""  # what is asked of the number, in words; empty where it is reported only
+    unit: Literal["number", "share"] = "number"  # a share is shown in percent
 
     @property
     def mark(self) -> str:
@@ -43,23 +33,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Health:
-    """The findings on a model, and what could not be measured.
-
-    Attributes:
-        method: name of the method.
-        split: name of the split.
-        n: inputs of the split.
-        findings: what was measured.
-        skipped: name of a measure -> why it does not apply.
-        spectral_norms: layer -> its largest spectral norm, as evaluation uses it.
-    """
+    """The findings on a model, and what could not be measured."""
 
     method: str
-    split: str
-    n: int
+    split: str  # its name
+    n: int  # its inputs
     findings: tuple[Finding, ...]
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    spectral_norms: Mapping[str, float] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)  # measure -> why it does not apply
+    spectral_norms: Mapping[str, float] = field(default_factory=dict)  # layer -> its largest norm
 
     @property
     def warnings(self) -> tuple[Finding, ...]:

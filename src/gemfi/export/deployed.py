@@ -139,10 +139,9 @@ class PValues(nn.Module):
 
     def forward(self, score: Tensor, label: Tensor) -> Tensor:
         """P-values (B,) of scores (B,) with predicted labels (B,)."""
+        reference, count = self.reference, self.count
         if self.is_conditional:
-            reference, count = self.reference[label], self.count[label]
-        else:
-            reference, count = self.reference, self.count
+            reference, count = reference[label], count[label]
         at_least = (reference >= score.unsqueeze(1)).to(torch.float64).sum(dim=1)
         return (1 + torch.minimum(at_least, count)) / (count + 1)  # padding is ≥ −∞ alone
 
@@ -183,7 +182,7 @@ def check_exportable(model: Model, policy: Policy | None = None) -> None:
         )
 
 
-# -- what a file says of itself, and how it is run without gemfi --------------------------------
+# -- what a file says of itself, and how it is run without gemfi ----------------------------------
 
 # How columns become numbers, in the order of the metadata `numbers`.
 _ENCODING: Final = "a number or its fill, then 1 if it was missing; 1 for the category, else 0"
@@ -207,11 +206,7 @@ def metadata(
 ) -> dict[str, str]:
     """Texts for the `metadata_props` of a model.
 
-    Args:
-        deployed: the module.
-        class_names: of its classes.
-        name: of the model.
-        columns: of a table with categories or missing values, which are not part of the graph.
+    `columns` are those of a table with categories or missing values, which are not in the graph.
     """
     shape, dtype = _input(deployed)
     what = "raw values: any normalisation is part of the graph"

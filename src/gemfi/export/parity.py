@@ -189,13 +189,9 @@ class Given:
 
 
 def gather(bundle: Bundle, deployed: Deployed, data: Sequence[str], most: int) -> Given:
-    """Inputs for a graph.
+    """Inputs for a graph: of a task, of files and folders, or, where `data` is empty, random ones.
 
-    Args:
-        bundle: of the model.
-        deployed: of the same model.
-        data: the name of a task, or files and folders; nothing for random inputs.
-        most: of files, of random ones, and of each set of a task.
+    There are at most `most` of them; of a task, of each of its sets.
     """
     if not data:
         return Given(random_inputs(deployed, most), "random inputs")
@@ -269,14 +265,10 @@ class Graph:
 def make_graphs(
     bundle: Bundle, deployed: Deployed, given: Given, files: Mapping[str, Path], most: int
 ) -> list[Graph]:
-    """The graphs that were asked for, each as the model says; otherwise an error.
+    """The graphs that were asked for, each as the model says on the inputs; otherwise an error.
 
-    Args:
-        bundle: of the model.
-        deployed: the model and a policy.
-        given: inputs to compare on.
-        files: of `program`, `onnx` and `int8`, those that are wanted, with their paths.
-        most: inputs of each set of a task that judge int8.
+    `files` holds paths for `program`, `onnx` and `int8`, those that are wanted; `most` inputs of
+    each set of a task judge int8.
     """
     program, done = graphs.to_program(deployed), []
 

@@ -107,11 +107,8 @@ class Monitor:
     def update(self, inputs: Values | Belief) -> MonitorState:
         """Count the next inputs, in the order in which they came.
 
-        How they are cut into batches changes nothing. On an error nothing is counted.
-
-        Args:
-            inputs: (m,) finite scores, one score, or a belief on m inputs as `model.predict`
-                returns it.
+        They are (m,) finite scores, one score, or a belief as `model.predict` returns it. How they
+        are cut into batches changes nothing. On an error nothing is counted.
         """
         stream = self._stream
         if isinstance(inputs, Belief):
@@ -169,11 +166,7 @@ class Monitor:
         return "\n".join(lines)
 
     def plot(self, path: Path | str | None = None) -> Figure:
-        """The wealth against its limit, and the p-values along the stream; needs matplotlib.
-
-        Args:
-            path: also write it there, in the format of its ending.
-        """
+        """The wealth against its limit, and p-values along the stream; also written to a path."""
         require_matplotlib()
         from gemfi.monitor.figure import draw  # noqa: PLC0415 - matplotlib is optional
 

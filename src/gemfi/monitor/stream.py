@@ -26,25 +26,15 @@ _DIRECTIONS: Final[tuple[Direction | None, ...]] = (None, "rise", "fall")
 
 @dataclass(frozen=True)
 class MonitorState:
-    """What is known of a stream so far; inputs are counted from 0.
+    """What is known of a stream so far; inputs are counted from 0."""
 
-    Attributes:
-        count: how many inputs there were.
-        log10_wealth: of the martingale now; it began at 0.
-        log10_limit: at which it fires, −log10 of the false-alarm rate.
-        log10_largest: the largest it has been.
-        largest_at: the input at which it was; None if it was never above its beginning.
-        fired_at: the input at which it first reached the limit; None if it has not.
-        direction: whether scores rose or fell when it fired; None if it has not.
-    """
-
-    count: int
-    log10_wealth: float
-    log10_limit: float
-    log10_largest: float
-    largest_at: int | None
-    fired_at: int | None
-    direction: Direction | None
+    count: int  # how many inputs there were
+    log10_wealth: float  # of the martingale now; it began at 0
+    log10_limit: float  # at which it fires, −log10 of the false-alarm rate
+    log10_largest: float  # the largest it has been
+    largest_at: int | None  # the input at which it was; None if it was never above its beginning
+    fired_at: int | None  # the input at which it first reached the limit; None if it has not
+    direction: Direction | None  # whether scores rose or fell when it fired; None if it has not
 
     @property
     def fired(self) -> bool:
@@ -98,13 +88,9 @@ class Stream:
     def extended(
         self, scores: Floats, uniform: Floats, reference: Floats, false_alarm: float
     ) -> Stream:
-        """With m ≥ 1 more inputs; it fires at the inverse of `false_alarm`.
+        """With m ≥ 1 more inputs of these scores; it fires at the inverse of `false_alarm`.
 
-        Args:
-            scores: (m,) of them.
-            uniform: (m,) that break ties.
-            reference: (n,) calibration scores, ascending.
-            false_alarm: of the whole stream.
+        `uniform` (m,) numbers break ties; `reference` are the calibration scores, ascending.
         """
         count, limit = len(self), -math.log(false_alarm)
         inside = martingale.counts_among(reference, scores)
