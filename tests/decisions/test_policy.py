@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from gemfi import Task, build_model
+from gemfi import Task, build_model, load, save
 from gemfi.data import digits
 from gemfi.decisions import (
     Costs,
@@ -19,6 +19,7 @@ from gemfi.decisions import (
     Goal,
     Policy,
     Readings,
+    Reference,
     Verdict,
     operating_points,
     plot_operating_points,
@@ -382,6 +383,18 @@ def test_a_policy_of_a_model(model: Model, task: Task) -> None:
     flagged = (decisions.verdict == Verdict.UNFAMILIAR).mean()
     assert 0.02 < flagged < 0.2
     assert Policy.fit(model, task.calibration, "false_alarm=0.1").level == policy.level
+
+
+def test_a_policy_with_infinite_scores_is_kept_in_a_file(
+    model: Model, task: Task, tmp_path: Path
+) -> None:
+    policy = Policy.fit(model, task.calibration, false_alarm=0.1)
+    scores = policy.reference.groups[0].copy()
+    scores[-2:] = np.inf
+    policy = replace(policy, reference=Reference((scores,)))
+    again = load(save(tmp_path / "model.safetensors", model, policy=policy)).policy
+    assert again is not None
+    assert again.reference.groups[0].tolist() == scores.tolist()
 
 
 def test_scores_of_detectors_count_too(model: Model, task: Task) -> None:

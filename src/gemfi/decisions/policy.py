@@ -228,7 +228,7 @@ class Policy:
             ood_validation: sets of role ood-validation, for `youden` and `costs`; they are pooled.
             score: of the first stage, a name in `SCORES` or of a detector in the belief's `extra`.
                 Defaults to the method's epistemic score.
-            doubt: of the second stage, likewise.
+            doubt: of the second stage, in the same way.
             conditional: let the false-alarm rate hold within each predicted class (Mondrian).
             seed: of the random partition of the calibration data. Choose it once: to try seeds
                 until a risk is met breaks its `delta`.
@@ -482,5 +482,5 @@ def _trial(reference: Reference, known: Readings, ood_validation: Sequence[Readi
 
 
 def _percent(share: float) -> str:
-    """With the digits that it takes: 99.5 % must not be told as 100 %."""
+    """With the digits that it takes: 99.5 % must not become 100 %."""
     return f"{100 * share:.4g}%"

@@ -104,11 +104,14 @@ def check_parity(deployed: Deployed, run: Runner, x: Tensor) -> Parity:
         differ |= outputs["decision"] != truth["decision"]
         p_value = float(np.abs(truth["p_value"] - outputs["p_value"]).max())
         verdicts = {str(verdict): int((truth["decision"] == verdict).sum()) for verdict in Verdict}
+    pair = truth["probs"], outputs["probs"]
+    seen = (pair[0] > _SEEN) | (pair[1] > _SEEN)
+    log_p, log_q = (np.log(np.where(seen, np.maximum(p, 1e-300), 1.0)) for p in pair)
     near = within_margin(belief, policy)
     lost = (name for name in truth if (np.isnan(outputs[name]) & ~np.isnan(truth[name])).any())
     return Parity(
         count=len(x),
-        log_prob=_log_difference(truth["probs"], outputs["probs"]),
+        log_prob=float(np.abs(log_p - log_q).max()),
         near=int(near.sum()),
         differ_near=int((differ & near).sum()),
         differ_far=int((differ & ~near).sum()),
@@ -137,14 +140,6 @@ def _is_near(belief: Belief, score: str, edge: Floats) -> Bools:
     size = np.maximum(np.abs(edge), 1.0 if score in _LOGARITHMIC else 0.0)
     near: Bools = finite & (np.abs(score_of(belief, score).numpy() - edge) <= TOLERANCE * size)
     return near
-
-
-def _log_difference(truth: Floats, probs: Floats) -> float:
-    if probs.shape != truth.shape:
-        raise InputError(f"expected probabilities of shape {truth.shape}, got {probs.shape}")
-    counts = (truth > _SEEN) | (probs > _SEEN)
-    one, other = (np.log(np.where(counts, np.maximum(p, 1e-300), 1.0)) for p in (truth, probs))
-    return float(np.abs(one - other).max())
 
 
 def onnx_runner(data: bytes, batch: int = _BATCH) -> Runner:

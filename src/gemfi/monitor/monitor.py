@@ -86,8 +86,8 @@ class Monitor:
         Args:
             model: a trained model.
             calibration: a split of role calibration, which training has not seen.
-            false_alarm: as of a monitor.
-            seed: likewise.
+            false_alarm: probability of ever firing on a stream without drift.
+            seed: of the numbers that break ties.
             score: a name in `SCORES`. Defaults to the method's epistemic score.
             batch_size: how many inputs at a time.
         """

@@ -42,14 +42,6 @@ class MonitorState:
         return self.fired_at is not None
 
 
-def _no_peaks() -> Floats:
-    return np.full(BINS, -np.inf)
-
-
-def _no_ranks() -> Ints:
-    return np.zeros(BINS, np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Everything that a monitor knows of a stream. It never changes: more inputs make another one.
@@ -67,8 +59,10 @@ class Stream:
     direction: int = 0  # of the scores then, a place in `_DIRECTIONS`
     recent: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # the last ranks, ≤ RECENT
     stride: int = 1  # inputs a bin, a power of two
-    peaks: Floats = field(default_factory=_no_peaks)  # (BINS,) the largest log wealth
-    ranks: Ints = field(default_factory=_no_ranks)  # (BINS,) sums of ranks, see `mean_p`
+    peaks: Floats = field(
+        default_factory=lambda: np.full(BINS, -np.inf)
+    )  # (BINS,) largest log wealth
+    ranks: Ints = field(default_factory=lambda: np.zeros(BINS, np.int64))  # sums, see `mean_p`
 
     def __len__(self) -> int:
         return len(self.order)
@@ -121,8 +115,8 @@ class Stream:
         count, stride, peaks, sums = len(self), self.stride, self.peaks.copy(), self.ranks.copy()
         while count + len(ranks) > BINS * stride:
             stride *= 2
-            peaks = np.append(peaks.reshape(-1, 2).max(axis=1), _no_peaks()[: BINS // 2])
-            sums = np.append(sums.reshape(-1, 2).sum(axis=1), _no_ranks()[: BINS // 2])
+            peaks = np.append(peaks.reshape(-1, 2).max(axis=1), np.full(BINS // 2, -np.inf))
+            sums = np.append(sums.reshape(-1, 2).sum(axis=1), np.zeros(BINS // 2, np.int64))
         bins = np.arange(count, count + len(ranks)) // stride
         np.maximum.at(peaks, bins, log_wealth)
         np.add.at(sums, bins, ranks)
