@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,8 +12,7 @@ from gemfi.data.readers import Pictures
 from gemfi.data.splits import Role
 from gemfi.errors import InputError
 
-_DIGITS: Final = {"md5": 32, "sha1": 40, "sha256": 64}
-_CHECKSUM: Final = re.compile(r"(md5|sha1|sha256):([0-9a-f]+)")
+_CHECKSUM: Final = re.compile(r"(md5):([0-9a-f]{32})|(sha1):([0-9a-f]{40})|(sha256):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class RemoteFile:
         url: the canonical address.
         checksum: `md5:...`, `sha1:...` or `sha256:...` as published.
         size: bytes, as published.
-        unpacks: of an archive, the members that are kept, files or folders, in the data folder
-            itself; the archive is deleted afterwards. Empty for a file that is used as it is.
+        unpacks: of an archive, the files and folders to unpack into the data folder; the archive
+            is deleted afterwards. Empty for a file that is used as it is.
     """
 
     path: str
@@ -42,11 +41,17 @@ class RemoteFile:
 def split_checksum(checksum: str) -> tuple[str, str]:
     """`"md5:ab..."` as its kind and its digits."""
     match = _CHECKSUM.fullmatch(checksum)
-    if match is None or len(match[2]) != _DIGITS[match[1]]:
+    if match is None:
         raise InputError(
             f"a checksum is md5:, sha1: or sha256: and its digits in lower case, got {checksum!r}"
         )
-    return match[1], match[2]
+    kind, digits = filter(None, match.groups())
+    return kind, digits
+
+
+def is_below(name: str, members: Iterable[str]) -> bool:
+    """Whether a path is one of `members`, or in a folder that is one."""
+    return any(name == member or name.startswith(f"{member}/") for member in members)
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,10 @@ class Form:
         contents: file -> published checksum of its contents (of a .gz: unpacked).
         slow: whether decoding takes long enough to keep the result in the cache.
         made: whether the pictures are our own corruptions, and not published ones.
-        provenance: where the files come from, if not from the publisher; stands below every table
+        provenance: where the files come from, if not from the publisher; shown below every table
             and figure with numbers of them.
-        version: of `read`; raise it when it gives other pixels for the same files, so that the
-            cache is not taken for them.
+        version: of `read`; raise it when the same files give other pixels, so that old pixels are
+            not taken from the cache.
     """
 
     label: str
@@ -99,7 +104,7 @@ class Part:
     forms: tuple[Form, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataSet:
     """An entry of the registry.
 
@@ -108,8 +113,8 @@ class DataSet:
         title: for tables and text.
         summary: one line.
         shape: channels, height and width.
-        num_classes: how many classes there are.
-        class_names: one a class; None where the files name them.
+        num_classes: C.
+        class_names: C names; None where the files name them.
         licence: as its publisher states it.
         citation: authors, title, venue, year.
         homepage: where it is described.
@@ -129,7 +134,7 @@ class DataSet:
     summary: str
     shape: tuple[int, int, int]
     num_classes: int
-    class_names: tuple[str, ...] | None
+    class_names: tuple[str, ...] | None = None
     licence: str
     citation: str
     homepage: str
@@ -151,8 +156,4 @@ class DataSet:
         """Files that reading takes from an archive; none for our own corruptions."""
         forms = (form for part in self.parts.values() for form in part.forms if not form.made)
         files = dict.fromkeys(file for form in forms for file in form.files)  # an ordered set
-        return tuple(
-            file
-            for file in files
-            if any(file == kept or file.startswith(f"{kept}/") for kept in remote.unpacks)
-        )
+        return tuple(file for file in files if is_below(file, remote.unpacks))
