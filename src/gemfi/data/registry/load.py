@@ -62,9 +62,12 @@ def load_split(
                 f"{name}/{split} is carved out of train to be {split} data, not {wanted}"
             )
         return _carved(entry, Role(split), folder)
-    part = _part(entry, split)
-    if wanted is None:
-        wanted = part.roles[0]
+    if split not in entry.parts:
+        carved = ["validation", "calibration"] if entry.held_out else []
+        known = ", ".join([*entry.parts, *carved])
+        raise InputError(f"{entry.name} has no split {split!r}; it has: {known}")
+    part = entry.parts[split]
+    wanted = wanted or part.roles[0]
     if wanted not in part.roles:
         raise RoleError(_refusal(entry, split, part, wanted))
     if wanted is Role.TRAIN and entry.held_out:
@@ -109,11 +112,10 @@ def read_part(
 
 def missing(entry: DataSet, part: str, root: Path) -> MissingDataError:
     """The error for a part that is not here: which file, where it was sought, how to get it."""
-    absent = [p for p in entry.parts[part].forms[0].paths(root) if not p.exists()]
-    get = f"run: gemfi data fetch {entry.name}" if entry.files else "place it there"
+    absent = [path for path in entry.parts[part].forms[0].paths(root) if not path.exists()]
     return MissingDataError(
-        f"{entry.title} ({part}) is not here: no {absent[0]}; {get}, or set {DATA_VARIABLE} to the "
-        "folder that holds it"
+        f"{entry.title} ({part}) is not here: no {absent[0]}; run: gemfi data fetch {entry.name}, "
+        f"or set {DATA_VARIABLE} to the folder that holds it"
     )
 
 
@@ -146,27 +148,20 @@ def registered_task(name: str, root: Path | str | None = None) -> Task:
                 sources[ood_name] = partial(load_split, ood_name, part, role=role, root=folder)
         return sources
 
+    own = {
+        part: partial(load_split, name, part, root=folder)
+        for part in ("train", "validation", "calibration", "test")
+    }
     constants = entry.mean is not None and entry.std is not None
     return Task(
         name,
         entry.class_names or (),
-        train=partial(load_split, name, "train", root=folder),
-        validation=partial(load_split, name, "validation", root=folder),
-        calibration=partial(load_split, name, "calibration", root=folder),
-        test=partial(load_split, name, "test", root=folder),
+        **own,
         ood_validation=outside(OOD_SETS[name].validation, Role.OOD_VALIDATION),
         ood_test=outside(OOD_SETS[name].test, Role.OOD_TEST),
         normalisation=Normalisation(entry.mean or (), entry.std or ()) if constants else None,
         absent=absent,
     )
-
-
-def _part(entry: DataSet, split: str) -> Part:
-    if split not in entry.parts:
-        carved = ["validation", "calibration"] if entry.held_out else []
-        known = ", ".join([*entry.parts, *carved])
-        raise InputError(f"{entry.name} has no split {split!r}; it has: {known}")
-    return entry.parts[split]
 
 
 def _refusal(entry: DataSet, split: str, part: Part, wanted: Role) -> str:
