@@ -45,8 +45,8 @@ def corrupt(
 ) -> Tensor:
     """Corrupt images as CIFAR-10-C or MNIST-C does.
 
-    Image i of `images` draws from a stream of its own, given by the seed, the type, the severity
-    and its number `first + i`; so the result does not depend on how a set is cut into batches:
+    Image i draws from a stream of its own, given by the seed, the type, the severity and its number
+    `first + i`; so the result does not depend on how a set is cut into batches:
     `corrupt(x[a:b], ..., first=a)` equals `corrupt(x, ...)[a:b]`.
 
     Args:
@@ -75,7 +75,7 @@ def corrupt(
     for start in range(0, len(pixels), CHUNK):
         chunk = pixels[start : start + CHUNK] / 255.0
         rngs = [generator(seed, *stream, first + start + i) for i in range(len(chunk))]
-        result[start : start + CHUNK] = quantised(corruption.function(chunk, rngs, constants))
+        result[start : start + CHUNK] = quantised(corruption.function(chunk, rngs, *constants))
     return torch.from_numpy(result).to(images.device)
 
 
@@ -108,7 +108,7 @@ def corrupt_small(images: Tensor, name: str, severity: int, seed: int = 0) -> Te
     constants = _constants(corruption, severity, "cifar10")
     stream = zlib.crc32(f"any/{name}".encode()), severity
     rngs = [generator(seed, *stream, number) for number in range(len(images))]
-    made = corruption.function(images.detach().cpu().double().numpy(), rngs, constants)
+    made = corruption.function(images.detach().cpu().double().numpy(), rngs, *constants)
     return torch.from_numpy(np.clip(made, 0, 1)).to(images)
 
 
@@ -143,39 +143,50 @@ def write_published_layout(
     Returns:
         The files, in the order in which they were written.
     """
-    if family not in FAMILIES:
-        raise InputError(f"unknown family {family!r}; expected one of {', '.join(FAMILIES)}")
-    chosen = list(FAMILIES[family] if names is None else names)
-    for name in chosen:
+    _check_family(family)
+    names = list(FAMILIES[family] if names is None else names)
+    for name in names:
         _find_corruption(name, family)
     _check_images(images, family)
     numbers = _checked_labels(labels, len(images))
     folder = Path(folder)
     severities: tuple[int | None, ...] = SEVERITIES if family == "cifar10" else (None,)
-    total = len(chosen) * len(severities) * len(images)
-    hidden = None if progress is None else not progress
     written = []
-    with tqdm(total=total, desc="corrupting", unit="image", disable=hidden, leave=False) as bar:
+    with tqdm(
+        total=len(names) * len(severities) * len(images),
+        desc="corrupting",
+        unit="image",
+        disable=None if progress is None else not progress,
+        leave=False,
+    ) as bar:
         if family == "cifar10":
             tiled = np.tile(numbers.astype(np.uint8), len(severities))
             written.append(_save(folder / "labels.npy", tiled))
-        for name in chosen:
+        for name in names:
             bar.set_postfix_str(name)
-            stacked = np.concatenate(
-                [_corrupted(images, name, severity, seed, family, bar) for severity in severities]
-            )
+            parts = []
+            for severity in severities:
+                for first in range(0, len(images), _PART):
+                    part = images[first : first + _PART]
+                    made = corrupt(part, name, severity, seed=seed, family=family, first=first)
+                    parts.append(made.permute(0, 2, 3, 1).cpu().numpy())  # channels last
+                    bar.update(len(part))
             if family == "cifar10":
-                written.append(_save(folder / f"{name}.npy", stacked))
+                written.append(_save(folder / f"{name}.npy", np.concatenate(parts)))
             else:
-                written.append(_save(folder / name / "test_images.npy", stacked))
+                written.append(_save(folder / name / "test_images.npy", np.concatenate(parts)))
                 written.append(_save(folder / name / "test_labels.npy", numbers))
     return written
 
 
-def _find_corruption(name: str, family: str) -> Corruption:
-    """The record of a type; an error that lists the names where there is none."""
+def _check_family(family: str) -> None:
     if family not in FAMILIES:
         raise InputError(f"unknown family {family!r}; expected one of {', '.join(FAMILIES)}")
+
+
+def _find_corruption(name: str, family: str) -> Corruption:
+    """The record of a type; an error that lists the names where there is none."""
+    _check_family(family)
     if name not in FAMILIES[family]:
         raise InputError(
             f"unknown corruption {name!r} of {family}; expected one of "
@@ -187,13 +198,15 @@ def _find_corruption(name: str, family: str) -> Corruption:
 def _check_images(images: object, family: str) -> None:
     """Refuse anything but uint8 images of the family's shape."""
     shape = SHAPES[family]
-    expected = f"a uint8 tensor of shape (N, {', '.join(map(str, shape))}) for {family}"
-    if not isinstance(images, Tensor):
-        raise InputError(f"images must be {expected}, got {type(images).__name__}")
-    if images.dtype != torch.uint8 or images.ndim != 4 or tuple(images.shape[1:]) != shape:
-        raise InputError(
-            f"images must be {expected}, got {images.dtype} of shape {tuple(images.shape)}"
-        )
+    got = type(images).__name__
+    if isinstance(images, Tensor):
+        if images.dtype == torch.uint8 and images.ndim == 4 and tuple(images.shape[1:]) == shape:
+            return
+        got = f"{images.dtype} of shape {tuple(images.shape)}"
+    raise InputError(
+        f"images must be a uint8 tensor of shape (N, {', '.join(map(str, shape))}) for {family}, "
+        f"got {got}"
+    )
 
 
 def _constants(corruption: Corruption, severity: int | None, family: str) -> Constants:
@@ -211,22 +224,10 @@ def _constants(corruption: Corruption, severity: int | None, family: str) -> Con
     return corruption.constants[severity - 1]
 
 
-def _corrupted(
-    images: Tensor, name: str, severity: int | None, seed: int, family: str, bar: Any
-) -> npt.NDArray[np.uint8]:
-    """(N, H, W, C): channels last, as published."""
-    result = np.empty((len(images), *images.shape[2:], images.shape[1]), dtype=np.uint8)
-    for start in range(0, len(images), _PART):
-        part = images[start : start + _PART]
-        made = corrupt(part, name, severity, seed=seed, family=family, first=start)
-        result[start : start + _PART] = made.permute(0, 2, 3, 1).cpu().numpy()
-        bar.update(len(part))
-    return result
-
-
 def _checked_labels(labels: object, count: int) -> npt.NDArray[np.int64]:
     if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
-        raise InputError(f"labels must be a tensor of integers, got {_kind(labels)}")
+        got = f"dtype {labels.dtype}" if isinstance(labels, Tensor) else type(labels).__name__
+        raise InputError(f"labels must be a tensor of integers, got {got}")
     if labels.shape != (count,):
         raise InputError(
             f"labels must have shape ({count},), one for each image, got {tuple(labels.shape)}"
@@ -237,10 +238,6 @@ def _checked_labels(labels: object, count: int) -> npt.NDArray[np.int64]:
             f"labels must be in 0..255, got {int(numbers.min())} to {int(numbers.max())}"
         )
     return numbers
-
-
-def _kind(value: object) -> str:
-    return f"dtype {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _save(path: Path, array: npt.NDArray[Any]) -> Path:

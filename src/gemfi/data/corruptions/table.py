@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gemfi.data.corruptions import functions
-from gemfi.data.corruptions.fields import Constants, Floats, Rngs
+from gemfi.data.corruptions.fields import Constants, Floats
 
-Function = Callable[[Floats, Rngs, Constants], Floats]
+Function = Callable[..., Floats]
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,12 @@ class Corruption:
         name: as in the published files.
         function: (B, C, H, W) in [0, 1], B generators and the constants of one severity -> the
             corrupted images, not yet clipped.
-        constants: the constants of each severity, mildest first; a single entry where the
-            published set has a single severity.
+        constants: of each severity, mildest first; one entry where there is one severity.
         meaning: what the numbers of an entry are, in order.
         provenance: the publication, and what the constants were compared with.
         random: whether the seed matters.
         approximation: how and why the result differs from the published procedure; None where
-            the procedure is the published one and only the random draws differ.
+            only the random draws differ.
     """
 
     name: str
@@ -36,51 +36,35 @@ class Corruption:
     random: bool = True
     approximation: str | None = None
 
-    @property
-    def is_approximate(self) -> bool:
-        """Whether the procedure itself, not only the draws, differs from the published one."""
-        return self.approximation is not None
 
-
-_CIFAR_SOURCE = (
-    "Hendrycks & Dietterich, ICLR 2019 (arXiv:1903.12261), CIFAR-10-C; constants equal to the "
-    "CIFAR table published with it"
-)
-_MNIST_SOURCE = (
-    "Mu & Gilmer, 2019 (arXiv:1906.02337), MNIST-C; constants equal to the defaults of the "
-    "generator published with it"
-)
-_IMAGEMAGICK = (
-    "the published images went through ImageMagick's motion blur; its kernel is rebuilt here from "
-    "what we know of it, and was not compared with its output"
-)
-
-
-def _cifar(
+def _type(
+    provenance: str,
     function: Function,
     meaning: str,
     *constants: float | Constants,
     random: bool = True,
     approximation: str | None = None,
 ) -> Corruption:
-    """A type with the constants of five severities."""
+    """A type with the constants of each of its severities."""
     severities = tuple(c if isinstance(c, tuple) else (c,) for c in constants)
-    name = function.__name__
-    return Corruption(name, function, severities, meaning, _CIFAR_SOURCE, random, approximation)
+    name = function.__name__.removesuffix("_grey")
+    return Corruption(name, function, severities, meaning, provenance, random, approximation)
 
 
-def _mnist(
-    name: str,
-    function: Function,
-    meaning: str,
-    *constants: float,
-    random: bool = True,
-    approximation: str | None = None,
-) -> Corruption:
-    """A type with the constants of its one severity."""
-    return Corruption(name, function, (constants,), meaning, _MNIST_SOURCE, random, approximation)
-
-
+_cifar = partial(
+    _type,
+    "Hendrycks & Dietterich, ICLR 2019 (arXiv:1903.12261), CIFAR-10-C; constants equal to the "
+    "CIFAR table published with it",
+)
+_mnist = partial(
+    _type,
+    "Mu & Gilmer, 2019 (arXiv:1906.02337), MNIST-C; constants equal to the defaults of the "
+    "generator published with it",
+)
+_IMAGEMAGICK = (
+    "the published images went through ImageMagick's motion blur; its kernel is rebuilt here from "
+    "what we know of it, and was not compared with its output"
+)
 _SIDE = 32
 _ELASTIC = (
     (0, 0, 0.08),
@@ -175,50 +159,45 @@ CORRUPTIONS_CIFAR: dict[str, Corruption] = {entry.name: entry for entry in _CIFA
 """Name of a type -> its record, in the order of the paper: the 15 of the benchmark, then 4 more."""
 
 _MNIST = (
-    _mnist("shot_noise", functions.shot_noise, "photons at full brightness", 3),
-    _mnist("impulse_noise", functions.impulse_noise, "share of values replaced", 0.17),
+    _mnist(functions.shot_noise, "photons at full brightness", 3),
+    _mnist(functions.impulse_noise, "share of values replaced", 0.17),
     _mnist(
-        "glass_blur",
         functions.glass_blur_grey,
         "standard deviation, reach, rounds",
-        *(0.7, 1, 2),
+        (0.7, 1, 2),
         approximation="the filter along columns only is inferred from the published call, not seen "
         "in the published images",
     ),
     _mnist(
-        "motion_blur",
         functions.motion_blur,
         "radius, standard deviation",
-        *(10, 3),
+        (10, 3),
         approximation=_IMAGEMAGICK,
     ),
     _mnist(
-        "shear",
         functions.shear,
         "radians, either way",
         0.4,
         approximation="the matrix is that of scikit-image before 0.19 as we remember it; not "
         "compared with its output",
     ),
-    _mnist("scale", functions.scale, "step between the pixels read", 1 / 0.7, random=False),
-    _mnist("rotate", functions.rotate, "radians, either way", 0.4),
-    _mnist("brightness", functions.brightness_grey, "added", 0.5, random=False),
-    _mnist("translate", functions.translate, "pixels, either way, in rows and columns", 3),
-    _mnist("stripe", functions.stripe, "columns that stay: first, end", 7, 21, random=False),
-    _mnist("fog", functions.fog, "thickness, decay of the octaves", 3, 1.4),
+    _mnist(functions.scale, "step between the pixels read", 1 / 0.7, random=False),
+    _mnist(functions.rotate, "radians, either way", 0.4),
+    _mnist(functions.brightness_grey, "added", 0.5, random=False),
+    _mnist(functions.translate, "pixels, either way, in rows and columns", 3),
+    _mnist(functions.stripe, "columns that stay: first, end", (7, 21), random=False),
+    _mnist(functions.fog, "thickness, decay of the octaves", (3, 1.4)),
     _mnist(
-        "spatter",
         functions.spatter,
         "mean, standard deviation, smoothing, threshold, mask smoothing, mud",
-        *(0.65, 0.3, 1, 0.65, 1.5, 1),
+        (0.65, 0.3, 1, 0.65, 1.5, 1),
     ),
-    _mnist("dotted_line", functions.dotted_line, "columns of a dot", 2),
-    _mnist("zigzag", functions.zigzag, "length and half-width of a tooth", 2, 2),
+    _mnist(functions.dotted_line, "columns of a dot", 2),
+    _mnist(functions.zigzag, "length and half-width of a tooth", (2, 2)),
     _mnist(
-        "canny_edges",
         functions.canny_edges,
         "standard deviation, low and high threshold",
-        *(1, 0.1, 0.2),
+        (1, 0.1, 0.2),
         random=False,
         approximation="an edge detector of our own with scikit-image's defaults; ties between "
         "neighbours may fall the other way",
