@@ -17,15 +17,9 @@ from tqdm import tqdm
 from gemfi._config import check_int
 from gemfi._files import write_atomically
 from gemfi.data.corruptions.fields import Constants, quantised
-from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, Corruption
+from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, FAMILIES, Corruption
 from gemfi.data.sampling import generator
 from gemfi.errors import InputError
-
-FAMILIES: dict[str, dict[str, Corruption]] = {
-    "cifar10": CORRUPTIONS_CIFAR,
-    "mnist": CORRUPTIONS_MNIST,
-}
-"""Name of a family -> its corruptions."""
 
 SHAPES: dict[str, tuple[int, int, int]] = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
 """Name of a family -> channels, height and width of its images."""
