@@ -62,13 +62,7 @@ def read_idx(path: base.PathLike) -> npt.NDArray[Any]:
 def read_idx_pictures(
     images: base.PathLike, labels: base.PathLike, *, num_classes: int
 ) -> base.Pictures:
-    """Read a pair of idx files, as MNIST has them.
-
-    Args:
-        images: the `idx3-ubyte` file, (N, H, W).
-        labels: the `idx1-ubyte` file, (N,).
-        num_classes: labels must be in 0..num_classes - 1.
-    """
+    """Read a pair of idx files, as MNIST has them: (N, H, W) images and (N,) labels."""
     x, y = read_idx(images), read_idx(labels)
     if x.ndim != 3 or x.dtype != np.uint8:
         raise InputError(f"{images}: expected images, (N, H, W) uint8, got {x.shape} {x.dtype}")
@@ -116,44 +110,40 @@ _MAX_CIFAR: Final = 512 * 2**20  # the largest published file has 155 MB
 
 def read_cifar10(*paths: base.PathLike) -> base.Pictures:
     """Read `.bin` files of CIFAR-10, one after the other: records of 3,073 bytes."""
-    images, labels = _read_records(paths, (10,))
-    return base.Pictures(images, labels[0])
+    return _read_records(paths, (10,))
 
 
 def read_cifar100(*paths: base.PathLike) -> base.Pictures:
-    """Read `.bin` files of CIFAR-100: records of 3,074 bytes; `labels` are the fine ones."""
-    images, labels = _read_records(paths, (20, 100))
-    return base.Pictures(images, labels[1], coarse=labels[0])
+    """Read `.bin` files of CIFAR-100: records of 3,074 bytes; labels are the fine ones."""
+    return _read_records(paths, (20, 100))
 
 
-def _read_records(
-    paths: tuple[base.PathLike, ...], classes: tuple[int, ...]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images (N, 3, 32, 32), and labels: a row for each label byte."""
+def _read_records(paths: tuple[base.PathLike, ...], classes: tuple[int, ...]) -> base.Pictures:
+    """Images and the last label of each record; `classes` has a number for each label byte."""
     parts = []
-    record = len(classes) + _PIXELS
+    size = len(classes) + _PIXELS
     for path in paths:
         data = np.frombuffer(base.read_bytes(path, _MAX_CIFAR), np.uint8)
-        count, remainder = divmod(len(data), record)
+        count, remainder = divmod(len(data), size)
         if remainder:
             raise InputError(
-                f"{path}: {len(data)} bytes are {count} records of {record} bytes and {remainder} "
-                f"bytes more, from offset {count * record}; the file is truncated, or of another "
+                f"{path}: {len(data)} bytes are {count} records of {size} bytes and {remainder} "
+                f"bytes more, from offset {count * size}; the file is truncated, or of another "
                 "CIFAR"
             )
-        records = data.reshape(count, record)
+        records = data.reshape(count, size)
         for column, num_classes in enumerate(classes):
             bad = np.flatnonzero(records[:, column] >= num_classes)
             if len(bad):
                 raise InputError(
                     f"{path}: label {records[bad[0], column]} of record {bad[0]}, at offset "
-                    f"{bad[0] * record + column}, is not in 0..{num_classes - 1} ({len(bad)} of "
+                    f"{bad[0] * size + column}, is not in 0..{num_classes - 1} ({len(bad)} of "
                     f"{count} labels are not)"
                 )
         parts.append(records)
-    whole = np.concatenate(parts)
-    images = whole[:, len(classes) :].reshape(-1, 3, 32, 32).copy()
-    return images, whole[:, : len(classes)].T.astype(np.int64)
+    records = np.concatenate(parts)
+    images = records[:, len(classes) :].reshape(-1, 3, 32, 32).copy()
+    return base.Pictures(images, records[:, len(classes) - 1].astype(np.int64))
 
 
 # MATLAB v5: 128 bytes of header, of which the last four are the version and the order of bytes (IM:
@@ -169,16 +159,8 @@ _BYTE_ORDERS: Final = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}  # at offset 124:
 _V73: Final = (b"\x00\x02IM", b"\x02\x00MI")
 _MATRIX, _COMPRESSED = 14, 15
 _MAT_TYPES: Final = {  # of numbers in a file
-    1: "i1",
-    2: "u1",
-    3: "i2",
-    4: "u2",
-    5: "i4",
-    6: "u4",
-    7: "f4",
-    9: "f8",
-    12: "i8",
-    13: "u8",
+    **{1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4"},
+    **{7: "f4", 9: "f8", 12: "i8", 13: "u8"},
 }
 _OTHER_CLASSES: Final = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse"}
 _NUMERIC_CLASSES: Final = range(6, 16)
@@ -186,6 +168,11 @@ _COMPLEX: Final = 0x0800
 
 Element = tuple[int, bytes]
 """Type and data."""
+_EMPTY: Final[Element] = (0, b"")
+
+
+class _CorruptError(Exception):
+    """What is wrong with a MATLAB file, without its name."""
 
 
 def read_svhn(path: base.PathLike) -> base.Pictures:
@@ -213,20 +200,26 @@ def read_mat(path: base.PathLike, names: tuple[str, ...]) -> dict[str, npt.NDArr
     """Read the numeric arrays `names` of a MATLAB v5 file (`save -v6` or `-v7`)."""
     data = base.read_bytes(path)
     order = _byte_order(data, path)
-    variables: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     others = []
-    for kind, content in _elements(data[_MAT_HEADER:], order, path):
-        matrix = _unpacked(content, order, path) if kind == _COMPRESSED else (kind, content)
-        name, parts = _named_parts(matrix, order, path)
-        if name in names:
-            variables[name] = _numbers(name, parts, order, path)
-        else:
-            others.append(name[:40])
+    try:
+        for element in _elements(data[_MAT_HEADER:], order):
+            name, flags, shape, numbers = _matrix(element, order)
+            if name not in names:
+                others.append(name[:40])
+                continue
+            kind = flags & 0xFF
+            if kind not in _NUMERIC_CLASSES or flags & _COMPLEX:
+                got = "complex" if flags & _COMPLEX else _OTHER_CLASSES.get(kind, kind)
+                raise InputError(f"{path}: {name} must be an array of numbers, got {got}")
+            arrays[name] = _array(name, shape, numbers, order)
+    except _CorruptError as error:
+        raise InputError(f"{path} is truncated or corrupt: {error}") from error
     for name in names:
-        if name not in variables:
-            held = ", ".join(sorted([*variables, *others])[:20]) or "nothing"
+        if name not in arrays:
+            held = ", ".join(sorted([*arrays, *others])[:20]) or "nothing"
             raise InputError(f"{path} has no variable {name}; it holds: {held}")
-    return variables
+    return arrays
 
 
 def _byte_order(data: bytes, path: base.PathLike) -> str:
@@ -247,73 +240,60 @@ def _byte_order(data: bytes, path: base.PathLike) -> str:
     return _BYTE_ORDERS[data[124:128]]
 
 
-def _corrupt(path: base.PathLike, problem: str) -> InputError:
-    return InputError(f"{path} is truncated or corrupt: {problem}")
-
-
-def _elements(data: bytes, order: str, path: base.PathLike) -> Iterator[Element]:
+def _elements(data: bytes, order: str) -> Iterator[Element]:
     at = 0
     while at < len(data):
         if at + 8 > len(data):
-            raise _corrupt(path, f"{len(data) - at} bytes are no element")
+            raise _CorruptError(f"{len(data) - at} bytes are no element")
         kind, size = struct.unpack_from(f"{order}II", data, at)
         start = at + 8
         if kind >> 16:  # a small one
             kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
             if size > 4:
-                raise _corrupt(path, f"a small element of {size} bytes")
+                raise _CorruptError(f"a small element of {size} bytes")
         if start + size > len(data):
-            raise _corrupt(path, f"an element of {size:,} bytes, with {len(data) - start:,} left")
+            raise _CorruptError(f"an element of {size:,} bytes, with {len(data) - start:,} left")
         yield kind, data[start : start + size]
         padding = 0 if kind == _COMPRESSED else -(start + size) % 8
         at = start + size + padding
 
 
-def _unpacked(content: bytes, order: str, path: base.PathLike) -> Element:
+def _unpacked(content: bytes, order: str) -> Element:
     """The matrix in a packed element."""
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(content, base.MAX_BYTES)
     except zlib.error as error:
-        raise _corrupt(path, str(error)) from error
+        raise _CorruptError(str(error)) from error
     if not stream.eof:  # then its checksum was compared
-        raise _corrupt(path, f"a packed element ends too early, after {len(data):,} bytes")
-    return next(_elements(data, order, path), (0, b""))
+        raise _CorruptError(f"a packed element ends too early, after {len(data):,} bytes")
+    return next(_elements(data, order), _EMPTY)
 
 
-def _named_parts(
-    matrix: Element, order: str, path: base.PathLike
-) -> tuple[str, tuple[int, tuple[int, ...], Iterator[Element]]]:
-    """Name, and: flags, shape and the elements that are left, of which the first are numbers."""
-    kind, content = matrix
+def _matrix(element: Element, order: str) -> tuple[str, int, tuple[int, ...], Iterator[Element]]:
+    """Name, flags, shape and the elements that are left, of which the first are the numbers."""
+    kind, content = element
+    if kind == _COMPRESSED:
+        kind, content = _unpacked(content, order)
     if kind != _MATRIX:
-        raise _corrupt(path, f"an element of type {kind}, expected a matrix")
-    parts = _elements(content, order, path)
-    empty = (0, b"")
-    (_, flags), (_, sizes), (_, name) = (next(parts, empty) for _ in range(3))
+        raise _CorruptError(f"an element of type {kind}, expected a matrix")
+    parts = _elements(content, order)
+    (_, flags), (_, sizes), (_, name) = (next(parts, _EMPTY) for _ in range(3))
     count = len(sizes) // 4
     if len(flags) != 8 or len(sizes) % 4 or not 2 <= count <= _MAX_DIMENSIONS:
-        raise _corrupt(path, "a matrix without flags or sizes")
+        raise _CorruptError("a matrix without flags or sizes")
     shape = struct.unpack(f"{order}{count}i", sizes)
-    return name.decode("latin-1"), (struct.unpack(f"{order}II", flags)[0], shape, parts)
+    return name.decode("latin-1"), struct.unpack(f"{order}II", flags)[0], shape, parts
 
 
-def _numbers(
-    name: str,
-    matrix: tuple[int, tuple[int, ...], Iterator[Element]],
-    order: str,
-    path: base.PathLike,
+def _array(
+    name: str, shape: tuple[int, ...], parts: Iterator[Element], order: str
 ) -> npt.NDArray[Any]:
-    flags, shape, parts = matrix
-    matlab_class = flags & 0xFF
-    if matlab_class not in _NUMERIC_CLASSES or flags & _COMPLEX:
-        got = "complex" if flags & _COMPLEX else _OTHER_CLASSES.get(matlab_class, matlab_class)
-        raise InputError(f"{path}: {name} must be an array of numbers, got {got}")
-    kind, content = next(parts, (0, b""))
+    kind, content = next(parts, _EMPTY)
     if kind not in _MAT_TYPES:
-        raise _corrupt(path, f"{name} has numbers of type {kind}")
+        raise _CorruptError(f"{name} has numbers of type {kind}")
     dtype = np.dtype(order + _MAT_TYPES[kind])
     if min(shape) < 0 or len(content) != math.prod(shape) * dtype.itemsize:
-        raise _corrupt(path, f"{name} of shape {shape} with {len(content)} bytes")
+        raise _CorruptError(f"{name} of shape {shape} with {len(content)} bytes")
     values = np.frombuffer(content, dtype)
     return values.reshape(shape, order="F").astype(dtype.newbyteorder("="), copy=False)

@@ -72,7 +72,7 @@ def _key(form: Form, root: Path) -> str:
 
 
 def _store(file: Path, pictures: Pictures) -> None:
-    given = {"images": pictures.images, "labels": pictures.labels, "coarse": pictures.coarse}
+    given = {"images": pictures.images, "labels": pictures.labels}
     arrays = {key: np.ascontiguousarray(a) for key, a in given.items() if a is not None}
     header = {}
     if pictures.class_names is not None:
@@ -105,5 +105,5 @@ def _load(file: Path) -> Pictures | None:
     names = header.get("class_names")
     if "images" not in arrays or header.get("digest") != _digest(arrays, names):
         raise InputError(f"the cache {file} is damaged: it is not what was stored; delete it")
-    labels, class_names = arrays.get("labels"), None if names is None else tuple(names.split("\n"))
-    return Pictures(arrays["images"], labels, class_names, arrays.get("coarse"))
+    class_names = None if names is None else tuple(names.split("\n"))
+    return Pictures(arrays["images"], arrays.get("labels"), class_names)

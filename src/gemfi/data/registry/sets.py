@@ -46,7 +46,7 @@ CIFAR10_CLASSES: Final = frozenset(
 def _read_tiny_imagenet(
     wnids: Path, _annotations: Path, _images: Path, *, without: frozenset[str] = frozenset()
 ) -> Pictures:
-    return read_tiny_imagenet_val(wnids.parent, wanted=lambda wnid: wnid not in without)
+    return read_tiny_imagenet_val(wnids.parent, without=without)
 
 
 def _read_textures(folder: Path) -> Pictures:
