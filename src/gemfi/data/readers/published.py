@@ -159,8 +159,10 @@ _BYTE_ORDERS: Final = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}  # at offset 124:
 _V73: Final = (b"\x00\x02IM", b"\x02\x00MI")
 _MATRIX, _COMPRESSED = 14, 15
 _MAT_TYPES: Final = {  # of numbers in a file
-    **{1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4"},
-    **{7: "f4", 9: "f8", 12: "i8", 13: "u8"},
+    **dict(enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "f4"), start=1)),
+    9: "f8",
+    12: "i8",
+    13: "u8",
 }
 _OTHER_CLASSES: Final = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse"}
 _NUMERIC_CLASSES: Final = range(6, 16)
