@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -187,7 +187,7 @@ def _read(
 ) -> Contents | readers.Table:
     suffix = path.suffix.lower()
     if path.is_dir():
-        mode = "L" if grey else "RGB"
+        mode: Literal["L", "RGB"] = "L" if grey else "RGB"
         pictures = readers.read_image_folder(path, size=size, mode=mode, crop=size is not None)
         y = None if pictures.labels is None else torch.from_numpy(pictures.labels)
         return torch.from_numpy(pictures.images), y, pictures.class_names

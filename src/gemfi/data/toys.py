@@ -70,7 +70,7 @@ def two_moons(n: int = 1000, noise: float = 0.1, seed: int = 0) -> Task:
         radius = np.sqrt(rng.uniform(inner**2, outer**2, size))  # uniform in area
         angle = rng.uniform(0, 2 * np.pi, size)
         offset = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-        return offset + np.array(MOONS_CENTRE)
+        return np.asarray(offset + np.array(MOONS_CENTRE), np.float64)
 
     def cluster(size: int, rng: np.random.Generator) -> Floats:
         return np.array(CLUSTER_CENTRE) + CLUSTER_SD * rng.standard_normal((size, 2))

@@ -37,11 +37,10 @@ def fetch_file(
     mirror: str | None = None,
     progress: bool | None = None,
 ) -> Path:
-    """Bring a file into the data folder, or find it there.
+    """Bring a file into the data folder, or find it there; returns where it is.
 
     A file that is there must be the published one; it is never overwritten. An archive is
-    unpacked and deleted; files that are missing of an unpacked one are added. An archive that was
-    placed by hand where its download would be is checked and unpacked.
+    unpacked into the data folder and deleted; files that are missing of an unpacked one are added.
 
     Args:
         remote: the file.
@@ -49,13 +48,6 @@ def fetch_file(
         needs: of an archive, the files that must come out of it: `DataSet.needs`.
         mirror: a base URL; the file is sought at `<mirror>/<path of the file>`.
         progress: whether to show a bar; None: if standard error is a terminal.
-
-    Returns:
-        The file; of an archive, the data folder that holds its members.
-
-    Raises:
-        DownloadError: it cannot be had, or what came is not what was published.
-        InputError: the mirror is no address, or a file that is there already is another one.
     """
     target = root / remote.path
     url = remote.url if mirror is None else _mirrored(mirror, remote.path)
@@ -64,9 +56,7 @@ def fetch_file(
     def is_here() -> bool:
         if remote.unpacks:
             return is_unpacked(remote, root, needs)
-        if target.exists():
-            _require_published(remote, target)
-        return target.exists()
+        return target.exists() and _is_published(remote, target)
 
     def waiting() -> None:
         if progress is not False:
@@ -78,9 +68,7 @@ def fetch_file(
     with hold_lock(target.with_name(f".{target.name}.lock"), waiting):
         if is_here():  # it came in the meantime
             return place
-        if target.exists():
-            _require_published(remote, target)
-        else:
+        if not (target.exists() and _is_published(remote, target)):  # an archive placed by hand
             _Download(remote, url, target, progress).run()
         if remote.unpacks:
             unpack(target, root, remote.unpacks)
@@ -89,42 +77,35 @@ def fetch_file(
 
 
 def is_unpacked(remote: RemoteFile, root: Path, needs: tuple[str, ...] = ()) -> bool:
-    """Whether an archive was unpacked whole; only `gemfi data verify` looks into the files.
-
-    Its members must be there, the files that reading needs, and, where `.gemfi` tells what was
-    unpacked, all of that.
-    """
+    """Whether the members of an archive are there, what reading needs, and all of its manifest."""
     unpacked = read_manifest(root, remote.path) or ()
     return all((root / name).exists() for name in (*remote.unpacks, *needs, *unpacked))
 
 
 def checksum_of(path: Path, kind: str) -> str:
-    """The checksum of a file, as a `RemoteFile` has it: `kind:digits`.
-
-    Example:
-        >>> checksum_of(Path("mnist/t10k-labels-idx1-ubyte.gz"), "md5")
-        'md5:ec29112dd5afa0611ce80d1b7f02629c'
-    """
+    """The checksum of a file, as a `RemoteFile` has it: `md5:ec29...`."""
     with path.open("rb") as file:
         return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
 
 
-def _require_published(remote: RemoteFile, target: Path) -> None:
+def _is_published(remote: RemoteFile, target: Path) -> bool:
+    """True, or an error: what is there is never overwritten."""
     if not target.is_file():
         raise InputError(f"{target} is not a file: move it away, and run again to download it")
-    size = target.stat().st_size
-    differs = f"expected {remote.size:,} bytes, found {size:,}" if size != remote.size else None
-    differs = differs or _other_checksum(remote, target)
+    differs = _difference(remote, target)
     if differs:
         raise InputError(
             f"{target} is not the published file: {differs}; to replace it, delete it and run again"
         )
+    return True
 
 
-def _other_checksum(remote: RemoteFile, path: Path) -> str | None:
-    """How the checksum of a file differs from the published one, if it does."""
-    checksum = checksum_of(path, split_checksum(remote.checksum)[0])
-    return None if checksum == remote.checksum else f"expected {remote.checksum}, found {checksum}"
+def _difference(remote: RemoteFile, path: Path) -> str | None:
+    """How a file differs from the published one, if it does."""
+    expected, found = f"{remote.size:,} bytes", f"{path.stat().st_size:,}"
+    if path.stat().st_size == remote.size:
+        expected, found = remote.checksum, checksum_of(path, split_checksum(remote.checksum)[0])
+    return None if found == expected else f"expected {expected}, found {found}"
 
 
 def _mirrored(mirror: str, path: str) -> str:
@@ -182,7 +163,7 @@ class _Download:
                 raise self._missing(str(error)) from error
         with self.part.open("rb+") as file:
             os.fsync(file.fileno())
-        differs = _other_checksum(self.remote, self.part)
+        differs = _difference(self.remote, self.part)
         if differs:
             self.part.unlink()
             raise self._other_file(f"{differs}. What was downloaded is deleted: run again, or")

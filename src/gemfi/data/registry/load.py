@@ -148,15 +148,15 @@ def registered_task(name: str, root: Path | str | None = None) -> Task:
                 sources[ood_name] = partial(load_split, ood_name, part, role=role, root=folder)
         return sources
 
-    own = {
-        part: partial(load_split, name, part, root=folder)
-        for part in ("train", "validation", "calibration", "test")
-    }
+    own = partial(load_split, name, root=folder)
     constants = entry.mean is not None and entry.std is not None
     return Task(
         name,
         entry.class_names or (),
-        **own,
+        train=partial(own, "train"),
+        validation=partial(own, "validation"),
+        calibration=partial(own, "calibration"),
+        test=partial(own, "test"),
         ood_validation=outside(OOD_SETS[name].validation, Role.OOD_VALIDATION),
         ood_test=outside(OOD_SETS[name].test, Role.OOD_TEST),
         normalisation=Normalisation(entry.mean or (), entry.std or ()) if constants else None,

@@ -94,7 +94,7 @@ def _check_contents(path: Path, file: str, checksum: str) -> Check:
         zipped = stream.read(2) == _GZIP  # by content, as readers do: browsers unpack and keep .gz
     try:
         with gzip.open(path) if zipped else path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, kind).hexdigest()  # type: ignore[arg-type]
+            digest = hashlib.file_digest(stream, kind).hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         return Check(file, State.BROKEN, f"cannot be unpacked: {error}")
     if digest != digits:
