@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gemfi._config import check_int
+from gemfi._config import check_choice, check_int
 from gemfi._files import write_atomically
 from gemfi.data.corruptions.fields import Constants, quantised
 from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, FAMILIES, Corruption
@@ -37,11 +37,10 @@ def corrupt(
     family: str = "cifar10",
     first: int = 0,
 ) -> Tensor:
-    """Corrupt images as CIFAR-10-C or MNIST-C does.
+    """Corrupt images as CIFAR-10-C or MNIST-C does: a new tensor of the same shape and device.
 
     Image i draws from a stream of its own, given by the seed, the type, the severity and its number
-    `first + i`; so the result does not depend on how a set is cut into batches:
-    `corrupt(x[a:b], ..., first=a)` equals `corrupt(x, ...)[a:b]`.
+    `first + i`; so the result does not depend on how a set is cut into batches.
 
     Args:
         images: uint8, (N, 3, 32, 32) for `cifar10` or (N, 1, 28, 28) for `mnist`.
@@ -51,14 +50,13 @@ def corrupt(
         family: `cifar10` or `mnist`.
         first: the number of the first image, where a set is corrupted in parts.
 
-    Returns:
-        A new uint8 tensor of the same shape, on the same device.
-
     Example:
         >>> corrupt(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "fog", severity=3).shape
         torch.Size([4, 3, 32, 32])
     """
-    corruption = _find_corruption(name, family)
+    check_choice("family", family, FAMILIES)
+    check_choice(f"corruption of {family}", name, FAMILIES[family])
+    corruption = FAMILIES[family][name]
     constants = _constants(corruption, severity, family)
     _check_images(images, family)
     check_int("first", first, 0)
@@ -81,18 +79,11 @@ ANY_SIZE: tuple[str, ...] = (
 
 
 def corrupt_small(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
-    """Corrupt images of any size by a type of CIFAR-10-C, with its constants.
+    """Corrupt images of any size, (N, C, H, W) in [0, 1], by a type of `ANY_SIZE`.
 
     The constants were made for 32×32 pixels, so that on 8×8 a blur is strong and noise is as ever.
-
-    Args:
-        images: (N, C, H, W) floating point in [0, 1].
-        name: in `ANY_SIZE`.
-        severity: 1 to 5.
-        seed: of the random draws; image i has a stream of its own.
     """
-    if name not in ANY_SIZE:
-        raise InputError(f"unknown corruption {name!r}; expected one of {', '.join(ANY_SIZE)}")
+    check_choice("corruption of small images", name, ANY_SIZE)
     if images.ndim != 4 or not images.is_floating_point():
         raise InputError(
             f"images must be floating point of shape (N, C, H, W), got {images.dtype} of shape "
@@ -116,31 +107,27 @@ def write_published_layout(
     seed: int = 0,
     progress: bool | None = None,
 ) -> list[Path]:
-    """Corrupt a test set and write it as CIFAR-10-C or MNIST-C is published.
+    """Corrupt a test set and write it as CIFAR-10-C or MNIST-C is published; returns the files.
 
     - `cifar10`: `<type>.npy`, (5N, 32, 32, 3) uint8, severity 1 first, and `labels.npy`, the N
       labels five times over, uint8.
-    - `mnist`: `<type>/test_images.npy`, (N, 28, 28, 1) uint8, and `<type>/test_labels.npy`, (N,)
-      int64.
+    - `mnist`: `<type>/test_images.npy`, (N, 28, 28, 1) uint8, and `<type>/test_labels.npy`, int64.
 
     Each file appears whole or not at all; a file of the same name is replaced.
 
     Args:
-        images: uint8, (N, 3, 32, 32) or (N, 1, 28, 28).
+        images: as of `corrupt`.
         labels: (N,) integers in 0..255.
         folder: made where it does not exist.
         family: `cifar10` or `mnist`.
         names: the types to write; all of the family by default.
         seed: of the random draws.
         progress: whether to show a bar; None shows it on a terminal only.
-
-    Returns:
-        The files, in the order in which they were written.
     """
-    _check_family(family)
+    check_choice("family", family, FAMILIES)
     names = list(FAMILIES[family] if names is None else names)
     for name in names:
-        _find_corruption(name, family)
+        check_choice(f"corruption of {family}", name, FAMILIES[family])
     _check_images(images, family)
     numbers = _checked_labels(labels, len(images))
     folder = Path(folder)
@@ -171,22 +158,6 @@ def write_published_layout(
                 written.append(_save(folder / name / "test_images.npy", np.concatenate(parts)))
                 written.append(_save(folder / name / "test_labels.npy", numbers))
     return written
-
-
-def _check_family(family: str) -> None:
-    if family not in FAMILIES:
-        raise InputError(f"unknown family {family!r}; expected one of {', '.join(FAMILIES)}")
-
-
-def _find_corruption(name: str, family: str) -> Corruption:
-    """The record of a type; an error that lists the names where there is none."""
-    _check_family(family)
-    if name not in FAMILIES[family]:
-        raise InputError(
-            f"unknown corruption {name!r} of {family}; expected one of "
-            f"{', '.join(FAMILIES[family])}"
-        )
-    return FAMILIES[family][name]
 
 
 def _check_images(images: object, family: str) -> None:

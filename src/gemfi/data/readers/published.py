@@ -38,23 +38,14 @@ def read_idx(path: base.PathLike) -> npt.NDArray[Any]:
     dtype, shape = _idx_header(_gunzip(raw, _IDX_HEADER, path) if zipped else raw, path)
     offset = 4 + 4 * len(shape)
     expected = offset + dtype.itemsize * math.prod(shape)
+    what = f"shape {shape} of {dtype.name} needs {expected:,} bytes"
     if expected > base.MAX_BYTES:
-        raise InputError(
-            f"{path}: its header claims {expected:,} bytes (shape {shape}), more than the "
-            f"{base.MAX_BYTES:,} that such a file may have"
-        )
+        raise InputError(f"{path}: {what}, more than the {base.MAX_BYTES:,} that it may have")
     data = _gunzip(raw, expected + 1, path) if zipped else raw
-    if len(data) < expected:
-        raise InputError(
-            f"{path} is truncated at offset {len(data)}: shape {shape} of {dtype.name} needs "
-            f"{expected} bytes{' unpacked' if zipped else ''}"
-        )
-    if len(data) > expected:
-        extra = "at least 1 byte" if zipped else f"{len(data) - expected} bytes"
-        raise InputError(
-            f"{path} has {extra} after offset {expected}, where its data ends (shape {shape} of "
-            f"{dtype.name})"
-        )
+    if len(data) != expected:
+        state = "is truncated" if len(data) < expected else "goes on after its numbers"
+        count = f"{len(data):,} or more" if zipped and len(data) > expected else f"{len(data):,}"
+        raise InputError(f"{path} {state}: {what}, and there are {count}")
     numbers = np.frombuffer(data, dtype, offset=offset).reshape(shape)
     return numbers.astype(dtype.newbyteorder("="))  # a copy: writable
 
@@ -74,9 +65,7 @@ def read_idx_pictures(
 
 
 def _idx_header(data: bytes, path: base.PathLike) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    if len(data) < 4:
-        raise InputError(f"{path} is truncated at offset {len(data)}: an idx file begins with 4")
-    zeros, code, rank = struct.unpack_from(">HBB", data)
+    zeros, code, rank = struct.unpack(">HBB", data[:4].ljust(4, b"\xff"))
     if zeros != 0 or code not in _IDX_TYPES or not 1 <= rank <= _MAX_DIMENSIONS:
         raise InputError(
             f"{path} is not an idx file: it begins with {data[:4].hex(' ')}, expected 00 00, a "
@@ -84,10 +73,7 @@ def _idx_header(data: bytes, path: base.PathLike) -> tuple[np.dtype[Any], tuple[
             f"{_MAX_DIMENSIONS} dimensions"
         )
     if len(data) < 4 + 4 * rank:
-        raise InputError(
-            f"{path} is truncated at offset {len(data)}: a header of {rank} dimensions has "
-            f"{4 + 4 * rank} bytes"
-        )
+        raise InputError(f"{path} is truncated: its header of {4 + 4 * rank} bytes is not whole")
     return np.dtype(_IDX_TYPES[code]), struct.unpack_from(f">{rank}I", data, 4)
 
 
@@ -96,10 +82,8 @@ def _gunzip(raw: bytes, limit: int, path: base.PathLike) -> bytes:
     try:
         with gzip.open(io.BytesIO(raw)) as stream:
             return stream.read(limit)
-    except EOFError as error:
-        raise InputError(f"{path} is a truncated gzip file: {error}") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} is a corrupt gzip file: {error}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} is a truncated or corrupt gzip file: {error}") from error
 
 
 # CIFAR's binary files: records of label bytes (CIFAR-100: coarse, then fine) and 3,072 bytes of
@@ -133,13 +117,7 @@ def _read_records(paths: tuple[base.PathLike, ...], classes: tuple[int, ...]) ->
             )
         records = data.reshape(count, size)
         for column, num_classes in enumerate(classes):
-            bad = np.flatnonzero(records[:, column] >= num_classes)
-            if len(bad):
-                raise InputError(
-                    f"{path}: label {records[bad[0], column]} of record {bad[0]}, at offset "
-                    f"{bad[0] * size + column}, is not in 0..{num_classes - 1} ({len(bad)} of "
-                    f"{count} labels are not)"
-                )
+            base.checked_labels(records[:, column], str(path), high=num_classes - 1)
         parts.append(records)
     records = np.concatenate(parts)
     images = records[:, len(classes) :].reshape(-1, 3, 32, 32).copy()
@@ -230,14 +208,10 @@ def _byte_order(data: bytes, path: base.PathLike) -> str:
             f"{path} is a MATLAB 7.3 file (HDF5), which is not read; SVHN is published as "
             "version 5: save it again with save(..., '-v7')"
         )
-    if len(data) < _MAT_HEADER:
-        raise InputError(
-            f"{path} is truncated at offset {len(data)}: a MATLAB header has {_MAT_HEADER} bytes"
-        )
     if data[124:128] not in _BYTE_ORDERS:
         raise InputError(
-            f"{path} is not a MATLAB version 5 file: offset 124 holds {data[124:128].hex(' ')}, "
-            "expected 00 01 49 4d"
+            f"{path} is not a MATLAB version 5 file: offset 124 of {len(data)} bytes holds "
+            f"'{data[124:128].hex(' ')}', expected 00 01 49 4d"
         )
     return _BYTE_ORDERS[data[124:128]]
 
