@@ -44,21 +44,13 @@ LONGEST: Final = 200
 
 @dataclass(frozen=True)
 class Column:
-    """One column, and the numbers that it becomes.
-
-    Attributes:
-        name: of the column.
-        kind: what its cells are.
-        missing: whether some cell was empty when the model was trained.
-        fill: of numbers, what stands for a missing one.
-        categories: of categories, the values that have a number of their own.
-    """
+    """One column, and the numbers that it becomes."""
 
     name: str
     kind: Literal["number", "category"] = "number"
-    missing: bool = False
-    fill: float = 0.0
-    categories: tuple[str, ...] = ()
+    missing: bool = False  # whether some cell was empty when the model was trained
+    fill: float = 0.0  # of numbers, what stands for a missing one
+    categories: tuple[str, ...] = ()  # the values that have a number of their own
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) <= LONGEST:
@@ -131,11 +123,9 @@ class Columns:
 
     @classmethod
     def fit(cls, table: Mapping[str, Cells], rows: Any = slice(None)) -> Columns:
-        """Learn medians and categories from training rows.
+        """Learn medians and categories from `rows` of a table, name -> cells.
 
-        Args:
-            table: name -> cells, of all rows: where any is missing, one may be missing later.
-            rows: which of them to learn from.
+        Where a cell of any row is missing, one may be missing later.
         """
         return cls(tuple(_fitted(name, cells, cells[rows]) for name, cells in table.items()))
 
@@ -173,11 +163,7 @@ class Columns:
         return np.where(self.indicators, 0.0, mean), np.where(self.indicators, 1.0, std)
 
     def encode(self, table: Mapping[str, Sequence[Any] | Cells]) -> tuple[Floats, dict[int, str]]:
-        """The numbers (N, D) of rows, and row -> what is wrong with it; such a row is zero.
-
-        Args:
-            table: name -> N cells, of these columns at least.
-        """
+        """The numbers (N, D) of rows, and row -> what is wrong with it; such a row is zero."""
         blocks, errors = [], dict[int, str]()
         for column in self.columns:
             block, wrong = column.encode(table[column.name])
@@ -188,11 +174,7 @@ class Columns:
         return x, errors
 
     def filled(self, table: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:
-        """The table with medians where a number is missing that no training row lacked.
-
-        Returns:
-            The table, and the names of the columns in which there were such cells.
-        """
+        """The table with medians for numbers that no training row lacked, and where there were."""
         filled, names = dict(table), []
         for column in self.columns:
             if column.kind == "number" and not column.missing and column.name in table:
@@ -216,11 +198,7 @@ class Columns:
 
 
 def warn_of_missing(names: Sequence[Any]) -> None:
-    """Warn that medians were filled in where no row of the training data had a missing value.
-
-    Args:
-        names: of the columns, or their numbers; no warning where there are none.
-    """
+    """Warn of columns, by name or number, in which `filled` has put medians; there may be none."""
     if names:
         warnings.warn(
             f"column {names[0]!r} has missing values, and the training data had none there: they "

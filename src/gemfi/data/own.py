@@ -120,18 +120,13 @@ def _normalisation(train: Split, columns: Columns | None) -> Normalisation | Non
 
 def _check_options(path: Path, for_tables: bool, for_folders: bool) -> None:
     """Refuse options that mean nothing for a file of this kind."""
-    if not path.exists():
-        return  # the reader says so
+    wrong = None
     if for_tables and (path.suffix.lower() not in _TABLES or path.is_dir()):
-        raise InputError(
-            f"label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet, "
-            f"but {path} is not one; leave them out"
-        )
+        wrong = "label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet"
     if for_folders and not path.is_dir():
-        raise InputError(
-            f"size and grey (--size, --grey) are for folders of images, but {path} is not one; "
-            "leave them out"
-        )
+        wrong = "size and grey (--size, --grey) are for folders of images"
+    if wrong and path.exists():  # if not, the reader says so
+        raise InputError(f"{wrong}, but {path} is not one; leave them out")
 
 
 def _check_places(groups: Mapping[str, Iterable[Path | str]]) -> None:
@@ -161,19 +156,14 @@ def _labelled(source: Contents, path: Path) -> tuple[Tensor, Tensor, tuple[str, 
         raise InputError(f"{path} has no labels: {expected}")
     checked = Split(x, y, Role.TRAIN, path.name)  # says what is wrong with them
     if names is None:
-        largest = int(checked.labels.max())
-        if largest >= len(checked):  # to count them would take as much memory
+        used = np.unique(checked.labels.numpy())  # to count them takes memory up to the largest
+        gaps = np.flatnonzero(used != np.arange(len(used)))
+        if len(gaps):
             raise InputError(
-                f"{path} has a label {largest}, but {len(checked)} samples: number the classes "
-                "0, 1, 2, ..."
-            )
-        unused = (checked.class_counts == 0).nonzero()[:, 0]
-        if len(unused):
-            raise InputError(
-                f"{path} has labels up to {largest}, but none is {int(unused[0])}: number the "
+                f"{path} has labels up to {int(used[-1])}, but none is {int(gaps[0])}: number the "
                 "classes 0, 1, 2, ... without gaps"
             )
-        names = tuple(str(number) for number in range(largest + 1))
+        names = tuple(map(str, range(len(used))))
     if len(names) < 2:
         raise InputError(
             f"{path} has samples of one class, {names[0]!r}, and a classifier needs at least two; "

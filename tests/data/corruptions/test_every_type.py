@@ -181,7 +181,7 @@ class TestErrors:
     def test_names(self) -> None:
         with pytest.raises(InputError, match=r"one of gaussian_noise, .*got 'rain'"):
             corrupt(self.IMAGES, "rain", 1)
-        with pytest.raises(InputError, match="corruption of mnist must be one of .* got 'frost'"):
+        with pytest.raises(InputError, match=r"corruption of mnist must be one of .* got 'frost'"):
             corrupt(self.IMAGES, "frost", family="mnist")
         with pytest.raises(InputError, match="family must be one of cifar10, mnist, got 'svhn'"):
             corrupt(self.IMAGES, "fog", 1, family="svhn")

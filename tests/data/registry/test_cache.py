@@ -250,7 +250,7 @@ def test_a_file_that_cannot_be_decoded_leaves_no_cache(shelf: Any) -> None:
     shelf.idx("mnist", "t10k", 20)
     file = shelf.root / "mnist" / "t10k-images-idx3-ubyte.gz"
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes())[:-5]))
-    with pytest.raises(InputError, match="is truncated at offset"):
+    with pytest.raises(InputError, match=r"t10k-images-idx3-ubyte\.gz is truncated"):
         load_split("mnist", "test")
     assert not (shelf.root / FOLDER).exists()
 

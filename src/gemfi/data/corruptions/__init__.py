@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from gemfi.data.corruptions.apply import (
     ANY_SIZE,
+    CORRUPTIONS_CIFAR,
+    CORRUPTIONS_MNIST,
+    FAMILIES,
     SEVERITIES,
     SHAPES,
+    Corruption,
     corrupt,
     corrupt_small,
     write_published_layout,
 )
-from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, FAMILIES, Corruption
 
 __all__ = [
     "ANY_SIZE",

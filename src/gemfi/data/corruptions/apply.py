@@ -1,10 +1,12 @@
-"""Corruptions of a batch of images, and of a test set in the layout of the published files."""
+"""The types of corruption, of a batch of images, or of a test set as the published files are."""
 
 from __future__ import annotations
 
 import io
+import tomllib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,52 @@ from tqdm import tqdm
 
 from gemfi._config import check_choice, check_int
 from gemfi._files import write_atomically
-from gemfi.data.corruptions.fields import Constants, quantised
-from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, FAMILIES, Corruption
+from gemfi.data.corruptions import functions
+from gemfi.data.corruptions.fields import Constants, Floats, quantised
 from gemfi.data.sampling import generator
 from gemfi.errors import InputError
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One type of corruption."""
+
+    name: str  # as in the published files
+    function: Callable[..., Floats]  # of images, generators and the constants of one severity
+    constants: tuple[Constants, ...]  # of each severity, mildest first
+    meaning: str  # of the numbers of an entry, in order
+    provenance: str  # the publication, and what the constants were compared with
+    random: bool = True  # whether the seed matters
+    approximation: str | None = None  # how the procedure differs from the published one, and why
+
+
+def _read_facts() -> dict[str, dict[str, Corruption]]:
+    facts = tomllib.loads(Path(__file__).with_name("table.toml").read_text(encoding="utf-8"))
+    return {
+        family: {
+            name: Corruption(
+                name,
+                getattr(functions, record.get("function", name)),
+                tuple(map(tuple, record["constants"])),
+                record["meaning"],
+                table["provenance"],
+                record.get("random", True),
+                record.get("approximation"),
+            )
+            for name, record in table["types"].items()
+        }
+        for family, table in facts.items()
+    }
+
+
+FAMILIES: dict[str, dict[str, Corruption]] = _read_facts()
+"""Name of a family -> its corruptions."""
+
+CORRUPTIONS_CIFAR = FAMILIES["cifar10"]
+"""Name of a type -> its record, in the order of the paper: the 15 of the benchmark, then 4 more."""
+
+CORRUPTIONS_MNIST = FAMILIES["mnist"]
+"""Name of a type -> its record; `identity`, the clean images, is not among them."""
 
 SHAPES: dict[str, tuple[int, int, int]] = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
 """Name of a family -> channels, height and width of its images."""

@@ -160,13 +160,12 @@ def read_tiny_imagenet_val(
 ) -> base.Pictures:
     """Read the validation images of TinyImageNet in the order of `val_annotations.txt`.
 
+    Labels count the WordNet ids of `wnids.txt` in sorted order, which are `class_names`.
+
     Args:
         path: the folder `tiny-imagenet-200`, with `wnids.txt` and `val/images`.
         size: of the result; the images are 64×64.
         without: WordNet ids of classes to leave out.
-
-    Returns:
-        Labels count the other WordNet ids of `wnids.txt` in sorted order, which are `class_names`.
     """
     root = _require_folder(path)
     known = frozenset(_lines(root / "wnids.txt"))
@@ -228,11 +227,10 @@ def _read_all(
     """(N, C, H, W) of the files in that order."""
     first = read(files[0])
     images = np.empty((len(files), *first.shape), np.uint8)
-    images[0] = first
-    for index, file in enumerate(files[1:], start=1):
-        image = read(file)
-        if image.shape != first.shape:
-            sizes = [f"{shape[2]}×{shape[1]}" for shape in (first.shape, image.shape)]
+    for index, file in enumerate(files):
+        image = read(file) if index else first
+        if image.shape != images.shape[1:]:
+            sizes = [f"{shape[2]}×{shape[1]}" for shape in (images.shape[1:], image.shape)]
             raise InputError(
                 f"images differ in size: {files[0]} is {sizes[0]}, {file} is {sizes[1]} (width × "
                 "height); give size= to resize them"

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemfi._files import require_module
-from gemfi.data.columns import Cells, Columns, to_number, to_text
+from gemfi.data.columns import Cells, Columns, to_number, to_numbers, to_text
 from gemfi.data.readers import base
 from gemfi.errors import InputError
 
@@ -41,17 +41,12 @@ _FEW: Final = 0.1  # a smaller share of text among numbers is a mistake, and no 
 class Table:
     """Columns and labels of rows.
 
-    Attributes:
-        columns: name -> cells: float64, NaN for a missing one, or text, None for a missing one. A
-            column that the header does not name is `Unnamed: 0`, as pandas has it.
-        labels: (N,) int64, or None.
-        class_names: C names in the order of the labels, or None.
-        label_name: of the column of the labels, or None.
+    A column that the header does not name is `Unnamed: 0`, as pandas has it.
     """
 
     columns: Mapping[str, Cells]
     labels: npt.NDArray[np.int64] | None = None
-    class_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None  # in the order of the labels
     label_name: str | None = None
 
     def __len__(self) -> int:
@@ -85,10 +80,9 @@ def read_csv(
 
     Args:
         path: the file.
-        label: column of the labels, by name or by index from 0 (-1 is the last); None if there are
-            no labels.
-        class_names: the classes in order, such as those of the training table, so that a table
-            which lacks one keeps the same labels; None takes what is found.
+        label: column of the labels, by name or by index (-1 is the last); None for no labels.
+        class_names: the classes in order, so that a table which lacks one keeps the same labels as
+            the training table; None takes what is found.
         delimiter: between cells.
     """
     if len(delimiter) != 1:
@@ -151,11 +145,10 @@ def read_parquet(
         if index != label_at
     }
     for name, column in columns.items():
-        if column.dtype != object and np.isinf(column).any():
-            row = int(np.isinf(column).argmax())
-            raise InputError(
-                f"{path}, row {row}, column {name!r}: {column[row]} is not a finite number"
-            )
+        errors = {} if column.dtype == object else to_numbers(column)[1]
+        if errors:
+            row, why = next(iter(errors.items()))
+            raise InputError(f"{path}, row {row}, column {name!r}: {why}")
     values = [] if label_at is None else table.column(label_at).to_pylist()
     labels = ["" if value is None else str(value).strip() for value in values]
     places = [f"row {row}" for row in range(len(labels))]
@@ -165,10 +158,7 @@ def read_parquet(
 def stream_csv(path: Path, columns: Columns | None, count: int) -> Iterator[base.Piece]:
     """The rows of a table (UTF-8, with a row of names) in pieces, as the numbers of a model.
 
-    Args:
-        path: the file.
-        columns: that the model takes; None for a table of `count` numbers, in their order.
-        count: how many numbers an input has.
+    `columns` are those that the model takes; None for a table of `count` numbers, in their order.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -319,17 +309,7 @@ def _table(
     class_names: Sequence[str] | None,
     path: base.PathLike,
 ) -> Table:
-    """A table with its labels.
-
-    Args:
-        columns: name -> cells, without the label.
-        names: of all columns.
-        label: the column of the labels, if there is one.
-        texts: of the labels.
-        places: of the rows, for messages, such as `line 7`.
-        class_names: the classes in order, where they are known.
-        path: for messages.
-    """
+    """A table with its labels; `places` are the rows in messages, such as `line 7`."""
     if label is None:
         return Table(columns)
     if class_names is None:

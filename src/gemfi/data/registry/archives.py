@@ -102,9 +102,7 @@ def unpack(archive: Path, root: Path, members: tuple[str, ...]) -> None:
 def read_manifest(root: Path, archive_name: str) -> Manifest | None:
     """What `unpack` wrote down of an archive; None if it did not unpack it into `root`.
 
-    Args:
-        root: the data folder.
-        archive_name: its path below the data folder, or its name if it lay elsewhere.
+    `archive_name` is its path below the data folder, or its name if it lay elsewhere.
     """
     path = root / ".gemfi" / f"{archive_name}.json"
     if not path.exists():

@@ -39,12 +39,8 @@ FOLDER: Final = Path(".gemfi") / "decoded"
 def read_cached(form: Form, name: str, root: Path) -> Pictures:
     """The pictures of a form that is here: from the cache, or decoded and put there.
 
-    A data folder that may not be written to is read without a cache.
-
-    Args:
-        form: what is wanted.
-        name: for the name of the cache file, such as `tiny-imagenet-val`.
-        root: the data folder.
+    A data folder that may not be written to is read without a cache. The cache file is called
+    `name` and its key.
     """
     file = root / FOLDER / f"{name}-{_key(form, root)}.safetensors"
     stored = _load(file)

@@ -87,14 +87,7 @@ def find_form(entry: DataSet, part: str, root: Path) -> Form | None:
 def read_part(
     entry: DataSet, part: str, root: Path, *, cached: bool = True
 ) -> tuple[Form, Pictures]:
-    """Read a part whole, and check it against the entry.
-
-    Args:
-        entry: the set.
-        part: its name.
-        root: the data folder.
-        cached: whether what is slow to read may come from the cache.
-    """
+    """Read a part whole, from the cache if it is slow to read, and check it against the entry."""
     form = find_form(entry, part, root)
     if form is None:
         raise missing(entry, part, root)
@@ -120,14 +113,10 @@ def missing(entry: DataSet, part: str, root: Path) -> MissingDataError:
 
 
 def registered_task(name: str, root: Path | str | None = None) -> Task:
-    """The task of an ID set of the registry. Nothing is read before a split is asked for.
+    """The task of a key of `OOD_SETS`. Nothing is read before a split is asked for.
 
     OOD sets that are not here are in `absent`, with what to do; an ID set that is not here is an
-    error at once.
-
-    Args:
-        name: a key of `OOD_SETS`.
-        root: the data folder; None for `GEMFI_DATA` or the platform's cache folder.
+    error at once. `root` is as in `load_split`.
     """
     if name not in OOD_SETS:
         raise InputError(f"no task on {name!r}; there are tasks on: {', '.join(OOD_SETS)}")
