@@ -24,16 +24,13 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if _is_safe(each) or each in keep else _escape(each) for each in text)
+    return "".join(char if char in keep else _shown(char) for char in text)
 
 
-def _is_safe(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"  # spaces of any width
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _shown(char: str) -> str:
+    if char.isprintable() or unicodedata.category(char) == "Zs":  # spaces of any width
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
 # -- numbers and tables ----------------------------------------------------------------------------
@@ -91,21 +88,14 @@ def aligned(
         indent: before each line.
         least: width of a column of numbers; `NUMBER` lets tables below each other agree.
     """
-    widths = column_widths(rows, left, least)
-    return [
-        (indent + "  ".join(_cell(row, index, widths, left) for index in range(len(row)))).rstrip()
-        for row in rows
-    ]
-
-
-def column_widths(rows: Sequence[Sequence[str]], left: int, least: int) -> list[int]:
-    """The widest cell of each column, and no less than `least` after the first `left`."""
-    columns = enumerate(zip(*rows, strict=True))
-    return [max([0 if at < left else least, *map(len, column)]) for at, column in columns]
-
-
-def _cell(row: Sequence[str], index: int, widths: Sequence[int], left: int) -> str:
-    return row[index].ljust(widths[index]) if index < left else row[index].rjust(widths[index])
+    lines = [indent] * len(rows)
+    for index, column in enumerate(zip(*rows, strict=True)):
+        is_words = index < left
+        width = max(0 if is_words else least, *map(len, column))
+        gap = "  " if index else ""
+        for row, cell in enumerate(column):
+            lines[row] += gap + (cell.ljust(width) if is_words else cell.rjust(width))
+    return [line.rstrip() for line in lines]
 
 
 def markdown_table(rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:

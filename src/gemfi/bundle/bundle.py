@@ -36,12 +36,8 @@ from gemfi.scores import MAIN, SCORES, available
 
 Kind = Literal["image", "row", "text", "array"]
 
-DOUBT: Final = "max_prob"
-"""The score of doubt of a policy that is fitted here."""
-
-QUANTILES: Final = 201
-REFERENCES: Final = (*MAIN, "density")
-"""Scores whose quantiles on calibration data are kept, where the method has them."""
+_DOUBT: Final = "max_prob"  # of a policy that is fitted here
+QUANTILES: Final = 201  # of a score on calibration data
 
 READINGS: Final = {
     "score": torch.float64,
@@ -62,12 +58,10 @@ class Bundle:
         model: in evaluation mode.
         info: what it is.
         policy: that decides; None if it was saved without one.
-        calibration: what was observed of the calibration data; with it a policy for another goal
-            can be had without them.
-        references: score -> its quantiles (201,) on calibration data, from the least to the
-            greatest.
-        run: folder of the run that it was opened from; None for a file, which cannot make gemfi
-            read data at a path of its choice.
+        calibration: of the calibration data, all that a policy for another goal needs.
+        references: score -> its quantiles (201,) on calibration data, ascending.
+        run: folder that it was opened from; None for a file, which cannot make gemfi read data at a
+            path of its choice.
     """
 
     name: str
@@ -95,11 +89,9 @@ class Bundle:
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of an input, or an error that says that it has none."""
         if self.info.sample_shape is None:
-            reason = (
-                "takes texts as token ids, of any length"
-                if self.model.tokens is not None
-                else "was saved before it was trained, and does not say of which shape inputs are"
-            )
+            reason = "was saved before it was trained, and does not say of which shape inputs are"
+            if self.model.tokens is not None:
+                reason = "takes texts as token ids, of any length"
             raise InputError(f"{self.name} {reason}: ask it in Python, with predict")
         return self.info.sample_shape
 
@@ -111,12 +103,7 @@ class Bundle:
         return Columns.of_numbers(self.info.feature_names)
 
     def predict(self, x: Inputs | Any, batch_size: int = 512) -> Belief:
-        """The belief on inputs.
-
-        Args:
-            x: (N, ...) as `Model.predict` takes them; or a data frame, of a model of a table.
-            batch_size: how many at a time.
-        """
+        """The belief on inputs (N, ...), as `Model.predict` has it; or on a data frame."""
         if hasattr(x, "iloc"):
             if self.columns is None:
                 raise InputError(f"{self.name} knows no names of columns: give the numbers alone")
@@ -130,7 +117,7 @@ class Bundle:
 
         Args:
             x: as for `predict`.
-            goal: in place of that of the bundle's policy, as for `policy_for`.
+            goal: in place of that of the bundle's policy.
         """
         policy = self.policy if goal is None else self.policy_for(goal)
         if policy is None:
@@ -172,7 +159,7 @@ def _fitted_policy(
             "policy with Policy.fit, and save it with policy="
         )
     policy = Policy.from_readings(calibration, goal, names=class_names)
-    return replace(policy, score=score, doubt=DOUBT, class_names=class_names)
+    return replace(policy, score=score, doubt=_DOUBT, class_names=class_names)
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -245,12 +232,13 @@ def make_bundle(
     score = model.head.named_scores["epistemic"]
     if isinstance(policy, Policy):
         score = policy.score
-    readings, references = calibration, dict[str, npt.NDArray[np.float64]]()
+    references: dict[str, npt.NDArray[np.float64]] = {}
     if isinstance(calibration, Split):
         belief = model.predict(require_use(calibration, "policy"))
-        readings = read_belief(belief, score, DOUBT, calibration)
+        readings: Readings | None = read_belief(belief, score, _DOUBT, calibration)
         references = _quantiles(belief)
-    assert not isinstance(readings, Split)  # noqa: S101 - for the type checker
+    else:
+        readings = calibration
     if isinstance(policy, Goal | str):
         if readings is None:
             raise InputError("a goal needs calibration data: give calibration=, or a Policy")
@@ -262,11 +250,10 @@ def write_bundle(path: Path | str, bundle: Bundle) -> Path:
     """Write a bundle as one file, which ends in `.safetensors`."""
     path, info = Path(path), bundle.info
     tensors = {f"{MODEL}{name}": value for name, value in bundle.model.state_dict().items()}
-    for name, value in tensors.items():
+    for name, value in bundle.model.state_dict().items():
         if value.is_floating_point() and bool(torch.isnan(value).any()):
             raise InputError(
-                f"{name.removeprefix(MODEL)} holds NaN: did training fail? A bundle of it would "
-                "not be loadable"
+                f"{name} holds NaN: did training fail? A bundle of it would not be loadable"
             )
     if bundle.policy is not None:
         plain = bundle.policy.to_plain()
@@ -274,12 +261,9 @@ def write_bundle(path: Path | str, bundle: Bundle) -> Path:
         tensors |= {f"{POLICY}{index}": group for index, group in enumerate(groups)}
         info = replace(info, policy=plain)
     if bundle.calibration is not None:
-        arrays = {name: getattr(bundle.calibration, name) for name in READINGS}
-        tensors |= {
-            f"{CALIBRATION}{name}": torch.from_numpy(array)
-            for name, array in arrays.items()
-            if array is not None
-        }
+        for name, array in vars(bundle.calibration).items():
+            if array is not None:
+                tensors[f"{CALIBRATION}{name}"] = torch.from_numpy(array)
     for name, quantiles in bundle.references.items():
         tensors[f"{REFERENCE}{name}"] = torch.from_numpy(quantiles)
     write_container(path, info.to_plain(), tensors)
@@ -330,9 +314,10 @@ def _description(
 
 
 def _quantiles(belief: Belief) -> dict[str, npt.NDArray[np.float64]]:
+    """Of the scores that are told apart by where an input stands among calibration data."""
     steps, known = np.linspace(0, 1, QUANTILES), available(belief)
     return {
         name: np.quantile(SCORES[name](belief).numpy(force=True).astype(np.float64), steps)
-        for name in REFERENCES
+        for name in (*MAIN, "density")
         if name in known
     }

@@ -47,35 +47,20 @@ _SEAL: Final = Seal(_KEY, "get it again from where it was made", _LARGEST_HEADER
 
 @dataclass(frozen=True, kw_only=True)
 class Description(InputSpec):
-    """A model in words and small numbers, as the header has it; `InputSpec` says what it takes.
-
-    Attributes:
-        class_names: of the C classes.
-        method: a name in `METHODS`.
-        config: the method's configuration; None for a method without choices.
-        backbone: by name and arguments; None for a module of somebody's own.
-        network: the class of the backbone, for people.
-        num_features: D of the features.
-        dtype: of the weights.
-        channels: how many means and spreads the normalisation of the inputs has; None for none.
-        temperature: whether beliefs have a temperature.
-        policy: the policy in plain values, without its reference.
-        metrics: numbers of the model, by whatever names.
-        provenance: where it comes from: environment, and spec, data and training of a run.
-    """
+    """A model in words and small numbers, as the header has it; `InputSpec` says what it takes."""
 
     class_names: tuple[str, ...] = field()
     method: str
-    config: Any
-    backbone: Blueprint | None
-    network: str
+    config: Any  # the method's; None for a method without choices
+    backbone: Blueprint | None  # by name and arguments; None for a module of somebody's own
+    network: str  # the class of the backbone, for people
     num_features: int
-    dtype: Literal["float32", "float64"] = "float32"
-    channels: int | None = None
-    temperature: bool = False
-    policy: Mapping[str, Any] | None = None
+    dtype: Literal["float32", "float64"] = "float32"  # of the weights
+    channels: int | None = None  # means and spreads that normalise the inputs; None for none
+    temperature: bool = False  # whether beliefs have one
+    policy: Mapping[str, Any] | None = None  # in plain values, without its reference
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # environment; spec, facts of a run
 
     @property
     def num_classes(self) -> int:
@@ -99,34 +84,8 @@ class Description(InputSpec):
         return info
 
 
-@dataclass(frozen=True)
-class Container:
-    """A file whose checksum was right.
-
-    Attributes:
-        path: of the file.
-        header: what the JSON says, without checksum and schema.
-        shapes: of the tensors.
-    """
-
-    path: Path
-    header: dict[str, Any]
-    shapes: dict[str, tuple[int, ...]]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of all tensors: what is mapped would change with the file."""
-        with safe_open(self.path, framework="pt") as file:
-            return {name: file.get_tensor(name).clone() for name in self.shapes}
-
-
 def write_container(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a file whole or not at all.
-
-    Args:
-        path: ends in `.safetensors`.
-        header: JSON values.
-        tensors: by name.
-    """
+    """Write a header of JSON values and named tensors, whole or not at all."""
     check_ending(path)
     try:
         text = to_json({CHECKSUM: UNSEALED, "schema": SCHEMA, **header}, ensure_ascii=True)
@@ -152,8 +111,8 @@ def check_ending(path: Path) -> None:
         raise InputError(f"cannot write {path}: it is a folder")
 
 
-def read_container(path: Path) -> Container:
-    """Check every byte of a bundle and read its header."""
+def read_container(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """Check every byte of a bundle, and read its header and the shapes of its tensors."""
     if not path.is_file():
         raise InputError(f"bundle {path} does not exist: no such file")
     with path.open("rb") as file:
@@ -171,8 +130,7 @@ def read_container(path: Path) -> Container:
             shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise CheckpointError(f"{path} is damaged, or no safetensors file: {error}") from error
-    content = {key: value for key, value in header.items() if key not in {CHECKSUM, "schema"}}
-    return Container(path, content, shapes)
+    return {k: v for k, v in header.items() if k not in {CHECKSUM, "schema"}}, shapes
 
 
 def _check_schema(header: Mapping[str, Any], path: Path) -> None:
