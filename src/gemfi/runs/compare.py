@@ -203,7 +203,11 @@ def _block(runs: Numbered, *, several: bool, alone: bool) -> str:
     inside = first["id"]
     title = f"{_first(runs).spec.task}: test data {inside['split']}, n {inside['n']:,}"
     title += f", checksum {inside['checksum']}" if several else ""
-    lines = [title, "", *_table(rows, {("", "", key): name for key, name in CLASSIFICATION.items()})]
+    lines = [
+        title,
+        "",
+        *_table(rows, {("", "", key): name for key, name in CLASSIFICATION.items()}),
+    ]
     if alone and first["ood"]:
         lines += ["", f"Against unfamiliar data, by {first['scores']['epistemic']}"]
         return "\n".join([*lines, *aligned(detection_table(first), left=2, indent="  ")])

@@ -24,6 +24,7 @@ from gemfi.errors import InputError
 from gemfi.evaluation import evaluate, fit_detectors
 from gemfi.model import Model
 from gemfi.runs.folder import (
+    METRICS,
     SUMMARY,
     Record,
     Run,
@@ -32,6 +33,7 @@ from gemfi.runs.folder import (
     clear,
     drop_orphans,
     require_run_folder,
+    write_json,
 )
 from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
@@ -51,10 +53,9 @@ def train_run(
     fresh: bool = False,
     started: Callable[[Record], None] = lambda _record: None,
 ) -> Run:
-    """Train, or finish training, and judge by validation data alone.
+    """Train, or finish training, and judge by validation data alone; test data are not read.
 
-    Neither test nor OOD test data are read. Called again, a run goes on from its checkpoint; one
-    that had finished is opened.
+    Called again, a run goes on from its checkpoint; one that had finished is opened.
 
     Args:
         spec: what to run.
@@ -109,8 +110,8 @@ def evaluate_run(
 ) -> Run:
     """Judge a finished run on test data, and on every OOD set that is here.
 
-    The training and validation data are read too, to see that they are those of the run, and to
-    fit detectors.
+    Training and validation data are read too: they must be those of the run, and detectors fit on
+    them.
 
     Args:
         run: a finished run, or its folder.
@@ -133,25 +134,13 @@ def evaluate_run(
 
 
 def _health(run: Run, task: Task, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The health on validation data, with an even choice of training data as reference.
-
-    What was seen of columns that may give the label away is part of it.
-    """
+    """The health on validation data, and columns that may give the label away."""
     count = len(task.train)
     rows = torch.arange(0, count, math.ceil(count / _REFERENCE))
-    reference = task.train.subset(rows)
-    health = diagnose(run.model, task.validation, reference, history=history)
+    health = diagnose(run.model, task.validation, task.train.subset(rows), history=history)
     leaks = [
-        Finding(
-            f"column {leak.column}",
-            leak.share,
-            False,
-            leak.meaning,
-            leak.remedy,
-            leak.limit,
-            "share",
-        )
-        for leak in task.warnings
+        Finding(f"column {x.column}", x.share, False, x.meaning, x.remedy, x.limit, "share")
+        for x in task.warnings
     ]
     plain: dict[str, Any] = to_plain(replace(health, findings=(*health.findings, *leaks)))
     return plain
@@ -162,7 +151,7 @@ def _write(run: Run, **sections: dict[str, Any]) -> None:
     numbers = {**run.metrics(), "training": run.training, **sections}
     order = ("training", "validation", "health", "test")
     plain = {name: numbers[name] for name in order if name in numbers}
-    run.write_metrics(plain)
+    write_json(run.folder / METRICS, plain)
     write_atomically(run.folder / SUMMARY, markdown(run, plain).encode())
 
 
@@ -192,10 +181,7 @@ def open_model(path: Path | str, backbone: str | None = None) -> Bundle:
 
 
 def _imported(place: str) -> nn.Module:
-    """The module at `package.module:name`; code of that package runs.
-
-    The folder of the process is searched as well.
-    """
+    """The module at `package.module:name`, also below the folder of the process; its code runs."""
     name, _, attribute = place.partition(":")
     if not name or not attribute:
         raise InputError(f"a backbone is named package.module:name, got {place!r}")
