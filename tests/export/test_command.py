@@ -90,7 +90,7 @@ class TestRefused:
             (["--program", "a.onnx"], "it must end in .pt2"),
             (["--int8", "none/a.onnx"], "its folder does not exist"),
             (["--onnx", "a.onnx", "--int8", "a.onnx"], "a file of its own"),
-            (["--onnx", "a.onnx", "--inputs", "0"], "--inputs must be at least 1"),
+            (["--onnx", "a.onnx", "--inputs", "0"], "--inputs must be an integer of at least 1"),
             (["--onnx", "a.onnx", "--data", "nowhere.npy"], "nowhere.npy does not exist"),
             (["--onnx", "a.onnx", "--data", "digits"], "--data digits: its inputs (1, 8, 8)"),
         ],

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
@@ -89,15 +89,10 @@ def _run(arguments: list[str]) -> None:
     if name not in COMMANDS:
         _help(arguments)
         return
-    call = parse(_function(name), arguments[words:], f"gemfi {name}")
+    module, _, function = COMMANDS[name][0].partition(":")
+    call = parse(getattr(import_module(module), function), arguments[words:], f"gemfi {name}")
     with printable_output():
         call()
-
-
-def _function(name: str) -> Callable[..., None]:
-    module, _, function = COMMANDS[name][0].partition(":")
-    command: Callable[..., None] = getattr(import_module(module), function)
-    return command
 
 
 def _help(arguments: Sequence[str]) -> None:

@@ -16,13 +16,10 @@ from gemfi.decisions import Goal
 from gemfi.errors import InputError
 from gemfi.runs import Run, bundle_of_run, open_model
 
-_Run = tyro.conf.arg(metavar="RUN")
-_File = tyro.conf.arg(metavar="FILE")
-
 
 def bundle(
-    run: Annotated[str, tyro.conf.Positional, _Run],
-    file: Annotated[str, tyro.conf.Positional, _File],
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     policy: options.Goal = None,
 ) -> None:
     """Write a finished run as one file, model.safetensors, that holds all that it takes to use it.
@@ -44,12 +41,7 @@ def bundle(
     print(f"\nWrote {path} ({file_size(path.stat().st_size)})")
 
 
-def show(
-    model: options.Model,
-    backbone: options.Backbone = None,
-    *,
-    json: bool = False,
-) -> None:
+def show(model: options.Model, backbone: options.Backbone = None, *, json: bool = False) -> None:
     """Tell what is inside of a trained model: method, inputs, classes, policy, numbers, origin.
 
     Args:

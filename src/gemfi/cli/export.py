@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import tyro
-
+from gemfi._config import check_int
 from gemfi._files import write_atomically
 from gemfi._text import file_size
 from gemfi.bundle import Bundle
@@ -21,13 +20,7 @@ from gemfi.runs import fit_policy, open_model
 if TYPE_CHECKING:
     from gemfi.export import Deployed, Given, Graph
 
-_Data = tyro.conf.arg(metavar="DATA ...", help_behavior_hint="")
 _ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
-_COLUMNS: Final = (
-    "input     {} numbers: categories and missing values are encoded outside of the graph, as its "
-    "metadata say"
-)
-_INDENT: Final = " " * 10
 
 
 def export(
@@ -37,7 +30,7 @@ def export(
     program: options.File = None,
     policy: options.Goal = None,
     backbone: options.Backbone = None,
-    data: Annotated[tuple[str, ...], _Data] = (),
+    data: Annotated[tuple[str, ...], options.shown_as("DATA ...")] = (),
     inputs: int = 1000,
 ) -> None:
     """Write a model as a graph that runs without gemfi: ONNX, or a program of torch.export.
@@ -63,8 +56,7 @@ def export(
     from gemfi import export as exporting  # noqa: PLC0415 - half of torch comes with it
 
     files = _checked({"onnx": onnx, "int8": int8, "program": program})
-    if inputs < 1:
-        raise InputError(f"--inputs must be at least 1, got {inputs}")
+    check_int("--inputs", inputs, 1)
     if files.keys() & {"onnx", "int8"}:
         for package in exporting.PACKAGES:  # what is missing is said before the work
             exporting.require(package)
@@ -86,12 +78,12 @@ def export(
 
 def _shown(graphs: Sequence[Graph]) -> str:
     """Files with their sizes, and how they compare with the model."""
-    verdicts = next((graph.parity.verdicts for graph in graphs if graph.parity is not None), None)
-    counts = ", ".join(f"{name} {count:,}" for name, count in (verdicts or {}).items())
+    verdicts = next((graph.parity.verdicts for graph in graphs if graph.parity), None) or {}
+    counts = ", ".join(f"{name} {count:,}" for name, count in verdicts.items())
     lines = [f"decisions {counts}"] if counts else []
     for graph in graphs:
         lines.append(f"wrote     {graph.path} ({file_size(len(graph.data))})")
-        lines += [_INDENT + line for line in graph.lines]
+        lines += [" " * 10 + line for line in graph.lines]
     return "\n".join(lines)
 
 
@@ -104,7 +96,11 @@ def _heading(bundle: Bundle, deployed: Deployed, given: Given) -> str:
         f"compared  on {len(given.x):,} {given.words}",
     ]
     if bundle.info.columns is not None:
-        lines.insert(1, _COLUMNS.format(len(bundle.info.columns.outputs)))
+        lines.insert(
+            1,
+            f"input     {len(bundle.info.columns.outputs)} numbers: categories and missing values "
+            "are encoded outside of the graph, as its metadata say",
+        )
     if given.task is None and given.words.startswith("random"):
         lines[-1] += "; --data takes real ones"
     return "\n".join(lines)

@@ -36,33 +36,25 @@ def methods() -> None:
 
 def method_table() -> str:
     """A row a method, in Markdown."""
-    rows = (
-        (
-            f"`{info.name}`",
-            info.summary,
-            f"`{info.aleatoric}`",
-            f"`{info.epistemic}`",
-            str(info.passes),
-            _paper(info),
-        )
-        for info in (head.info for head in METHODS.values())
-    )
+    rows = []
+    for info in (head.info for head in METHODS.values()):
+        scores = (f"`{info.aleatoric}`", f"`{info.epistemic}`")
+        rows.append((f"`{info.name}`", info.summary, *scores, str(info.passes), _paper(info)))
     return _markdown(("method", "what it is", "aleatoric", "epistemic", "passes", "paper"), rows)
 
 
 def detector_table() -> str:
     """A row a detector, in Markdown."""
-    rows = (
+    rows = [
         (f"`{info.name}`", info.summary, _NEEDS[info.needs], _paper(info))
         for info in (detector.info for detector in DETECTORS.values())
-    )
+    ]
     return _markdown(("detector", "what it is", "needs", "paper"), rows)
 
 
 def preset_table() -> str:
     """A row a preset, in Markdown."""
-    rows = ((f"`{name}`", meaning(name)) for name in presets())
-    return _markdown(("preset", "what it is"), rows)
+    return _markdown(("preset", "what it is"), [(f"`{name}`", meaning(name)) for name in presets()])
 
 
 def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -77,9 +69,6 @@ def _paper(info: MethodInfo | DetectorInfo) -> str:
 
 def _block(name: str, *texts: str, indent: int = _INDENT) -> str:
     """A name, and beside it texts that fit a terminal."""
-    lines = [
-        line
-        for text in texts
-        for line in textwrap.wrap(text, WIDTH - indent, break_on_hyphens=False)
-    ]
+    room = WIDTH - indent
+    lines = [line for text in texts for line in textwrap.wrap(text, room, break_on_hyphens=False)]
     return f"{name:<{indent}}" + f"\n{'':<{indent}}".join(lines)

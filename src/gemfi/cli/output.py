@@ -18,9 +18,6 @@ class PrintableStream:
 
     What a progress bar writes stays as it is: it begins with a carriage return, and moves from bar
     to bar by whole writes that hold nothing else.
-
-    Args:
-        stream: where the text goes.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -31,11 +28,10 @@ class PrintableStream:
 
     def write(self, text: str) -> int:
         """Write a text; returns how many of its characters were taken: all."""
+        start, shown = "\r" if text.startswith("\r") else "", text
         if not _MOVES.fullmatch(text):
-            start = "\r" if text.startswith("\r") else ""
-            self._stream.write(start + printable(text.removeprefix("\r"), keep="\n\t"))
-        else:
-            self._stream.write(text)
+            shown = start + printable(text.removeprefix("\r"), keep="\n\t")
+        self._stream.write(shown)
         return len(text)
 
     def writelines(self, lines: Any) -> None:

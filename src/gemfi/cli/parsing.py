@@ -14,10 +14,8 @@ import tyro
 
 from gemfi.errors import InputError
 
-Command = Callable[..., None]
 
-
-def parse(command: Command, arguments: Sequence[str], prog: str) -> Callable[[], None]:
+def parse(command: Callable[..., None], arguments: Sequence[str], prog: str) -> Callable[[], None]:
     """The call that arguments ask for, not made yet; `--help` prints and exits.
 
     Args:
@@ -25,26 +23,21 @@ def parse(command: Command, arguments: Sequence[str], prog: str) -> Callable[[],
         arguments: of the shell, after the command's name.
         prog: what the help calls the program.
     """
+
+    @functools.wraps(command)
+    def later(*given: Any, **named: Any) -> Any:
+        return functools.partial(command, *given, **named)
+
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            call: Callable[[], None] = tyro.cli(_deferred(command), prog=prog, args=arguments)
+            call: Callable[[], None] = tyro.cli(later, prog=prog, args=arguments)
     except SystemExit as end:
         if not end.code:
             raise
         raise InputError(f"{one_line(said.getvalue())}; see {prog} --help") from None
     sys.stderr.write(said.getvalue())
     return call
-
-
-def _deferred(command: Command) -> Callable[..., Any]:
-    """The same arguments, for a call later."""
-
-    @functools.wraps(command)
-    def later(*given: Any, **named: Any) -> Any:
-        return functools.partial(command, *given, **named)
-
-    return later
 
 
 def one_line(box: str) -> str:
@@ -62,5 +55,5 @@ def one_line(box: str) -> str:
     wrong = " ".join(" ".join(lines).split())
     wrong = re.sub(r"- <class 'NoneType'>: .*?(?=- <class|$)", "", wrong)
     wrong = re.sub(r"- <class '(\w+)'>: ", "", wrong).replace(" Got errors: ", " ")
-    wrong = re.sub(r"\{None\}\|", "", wrong).replace("'None', ", "").replace(", 'None'", "")
+    wrong = re.sub(r"\{None\}\||'None', |, 'None'", "", wrong)
     return wrong.strip().rstrip(".") or box.strip()
