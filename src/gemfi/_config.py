@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -21,7 +21,7 @@ LATER: Final = {"later": True}
 """Metadata of a field that is younger than kept records: plain values leave its default out, so
 that the keys of those records stay what they are."""
 
-_hints = cache(get_type_hints)  # resolving takes time
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)  # resolving takes time
 _WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 _UNIONS = (Union, types.UnionType)
 
@@ -84,7 +84,9 @@ def decode(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise InputError(f"{where}: expected a mapping, got {_shown(value)}")
         return {key: decode(arguments[1], v, f"{where}.{key}") for key, v in value.items()}
-    return from_plain(hint, value, where) if is_dataclass(hint) else _scalar(hint, value, where)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return from_plain(hint, value, where)
+    return _scalar(hint, value, where)
 
 
 def _not_none(kinds: tuple[Any, ...]) -> Any:

@@ -7,9 +7,12 @@ the direction of writing around.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
+import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -31,6 +34,42 @@ def _shown(char: str) -> str:
     if char.isprintable() or unicodedata.category(char) == "Zs":  # spaces of any width
         return char
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+class PrintableStream:
+    """A text stream that shows control characters as escapes, but line breaks and tabs.
+
+    What a progress bar writes stays as it is: it begins with a carriage return, and moves from bar
+    to bar by whole writes of line breaks or `ESC[A`.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text; returns how many of its characters were taken: all."""
+        start, shown = "\r" if text.startswith("\r") else "", text
+        if not re.fullmatch(r"(?:\n|\x1b\[A)*", text):
+            shown = start + printable(text.removeprefix("\r"), keep="\n\t")
+        self._stream.write(shown)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write texts one after the other."""
+        for line in lines:
+            self.write(line)
+
+
+@contextlib.contextmanager
+def printable_output() -> Iterator[None]:
+    """Let everything that is printed inside be safe for a terminal, warnings and logs included."""
+    out: Any = PrintableStream(sys.stdout)
+    errors: Any = PrintableStream(sys.stderr)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        yield
 
 
 # -- numbers and tables ----------------------------------------------------------------------------

@@ -69,8 +69,7 @@ class Description(InputSpec):
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
+        return dict(to_plain(self))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], where: str) -> Description:
@@ -137,13 +136,8 @@ def _check_schema(header: Mapping[str, Any], path: Path) -> None:
     schema = header.get("schema", header.get("format"))  # the first schema had another name for it
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise CheckpointError(f"{path} is damaged: its schema is {schema!r}")
-    if schema < SCHEMA:
-        raise CheckpointError(
-            f"{path} has schema {schema} of the time before the first release, which is no longer "
-            "read: write it anew from its run, with gemfi bundle RUN FILE"
-        )
-    if schema > SCHEMA:
-        raise CheckpointError(
-            f"{path} was written by a later version of gemfi: schema {schema}, and this one reads "
-            f"up to {SCHEMA}; upgrade gemfi"
-        )
+    if schema != SCHEMA:
+        what = "is no longer read: write it anew from its run, with gemfi bundle RUN FILE"
+        if schema > SCHEMA:
+            what = "is of a later version of gemfi: upgrade gemfi"
+        raise CheckpointError(f"{path} has schema {schema}, which {what}")

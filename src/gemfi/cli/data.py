@@ -29,10 +29,11 @@ Name = Annotated[str, tyro.conf.Positional, options.shown_as("NAME")]
 def list_sets() -> None:
     """List every data set, and what of it is here."""
     root = data_root()
-    rows = [["name", "shape", "classes", "here"]]
-    for entry in DATA_SETS.values():
-        rows.append([entry.name, _shape(entry), str(entry.num_classes), _here(entry, root)])
-    head, *lines = aligned(rows, left=4)
+    rows = [
+        [entry.name, _shape(entry), str(entry.num_classes), _here(entry, root)]
+        for entry in DATA_SETS.values()
+    ]
+    head, *lines = aligned([["name", "shape", "classes", "here"], *rows], left=4)
     print("\n".join([head, "─" * WIDTH, *lines]))
     set_by = DATA_VARIABLE
     if not os.environ.get(DATA_VARIABLE):
@@ -209,8 +210,8 @@ def _splits(entry: DataSet) -> list[str]:
     for name, part in entry.parts.items():
         carved = entry.held_out if name == "train" else 0
         rows.append((name, part.count - 2 * carved, ", ".join(part.roles)))
-        for role in ("validation", "calibration") if carved else ():
-            rows.append((role, carved, f"{role} (carved out of train)"))
+        roles = ("validation", "calibration") if carved else ()
+        rows += [(role, carved, f"{role} (carved out of train)") for role in roles]
     lines = [f"  {name:<14}{count:>7,}  {use}" for name, count, use in rows]
     if (against := OOD_SETS.get(entry.name)) is not None:
         tuning, judging = ", ".join(against.validation), ", ".join(against.test)

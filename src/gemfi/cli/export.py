@@ -1,4 +1,4 @@
-"""`gemfi export`: a model and its policy as one graph that runs without gemfi."""
+"""`gemfi bundle`, `show` and `export`: a model as one file, what is inside, and as a graph."""
 
 from __future__ import annotations
 
@@ -8,19 +8,59 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import tyro
+
 from gemfi._config import check_int
-from gemfi._files import write_atomically
+from gemfi._files import to_json, write_atomically
 from gemfi._text import file_size
-from gemfi.bundle import Bundle
+from gemfi.bundle import Bundle, write_bundle
+from gemfi.bundle.file import check_ending
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
-from gemfi.runs import fit_policy, open_model
+from gemfi.runs import Run, bundle_of_run, fit_policy, open_model
 
 if TYPE_CHECKING:
     from gemfi.export import Deployed, Given, Graph
 
 _ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
+
+
+def bundle(
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    policy: options.Goal = None,
+) -> None:
+    """Write a finished run as one file, model.safetensors, that holds all that it takes to use it.
+
+    Args:
+        run: the folder of a run, as gemfi train prints it.
+        file: to write, which ends in .safetensors.
+        policy: also fit a policy on the calibration data of the task, such as
+            false_alarm=0.05,risk=0.02; with it the scores of these data are kept, so that a policy
+            for another goal needs the file alone.
+    """
+    check_ending(Path(file))
+    goal = None if policy is None else Goal.parse(policy)
+    if not Path(run).is_dir():
+        raise InputError(f"no run {run}: give the folder of a run, as gemfi train prints it")
+    made = bundle_of_run(Run.open(run), goal)
+    path = write_bundle(file, made)
+    print(made)
+    print(f"\nWrote {path} ({file_size(path.stat().st_size)})")
+
+
+def show(model: options.Model, backbone: options.Backbone = None, *, json: bool = False) -> None:
+    """Tell what is inside of a trained model: method, inputs, classes, policy, numbers, origin.
+
+    Args:
+        model: a bundle, the folder of a run, or a bundle that comes with the package:
+            mnist-gem-fi.
+        backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
+        json: everything, as JSON.
+    """
+    opened = open_model(model, backbone)
+    print(to_json(opened.info.to_plain(), indent=2) if json else opened)
 
 
 def export(
@@ -61,13 +101,13 @@ def export(
         for package in exporting.PACKAGES:  # what is missing is said before the work
             exporting.require(package)
     goal = None if policy is None else Goal.parse(policy)
-    bundle = open_model(model, backbone)
+    source = open_model(model, backbone)
     deployed = exporting.Deployed(
-        bundle.model, bundle.policy if goal is None else fit_policy(bundle, goal)
+        source.model, source.policy if goal is None else fit_policy(source, goal)
     )
-    given = exporting.gather(bundle, deployed, data, inputs)
-    print(_heading(bundle, deployed, given))
-    graphs = exporting.make_graphs(bundle, deployed, given, files, inputs)
+    given = exporting.gather(source, deployed, data, inputs)
+    print(_heading(source, deployed, given))
+    graphs = exporting.make_graphs(source, deployed, given, files, inputs)
     for graph in graphs:
         write_atomically(graph.path, graph.data)
     print(_shown(graphs))

@@ -161,8 +161,7 @@ class Run:
     @property
     def training(self) -> dict[str, Any]:
         """Steps, seconds, parameters, best epoch and notes."""
-        training: dict[str, Any] = self.bundle.info.provenance["training"]
-        return training
+        return dict(self.bundle.info.provenance["training"])
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
@@ -178,17 +177,13 @@ class Run:
             raise CheckpointError(f"{folder} has no {MODEL}; run gemfi train again to write it")
         bundle = load(path)
         origin = bundle.info.provenance
-        there = {
-            "spec": RunSpec.from_plain(origin.get("spec"), f"{path}: spec").to_plain(),
-            "facts": to_plain(from_plain(TaskFacts, origin.get("facts"), f"{path}: facts")),
-        }
-        here = {"spec": record.spec.to_plain(), "facts": to_plain(record.facts)}
-        differing = differences(there, here)
+        spec = RunSpec.from_plain(origin.get("spec"), f"{path}: spec")
+        facts = from_plain(TaskFacts, origin.get("facts"), f"{path}: facts")
+        there, here = {"spec": spec, "facts": facts}, {"spec": record.spec, "facts": record.facts}
+        differing = differences(to_plain(there), to_plain(here))
         if differing or "training" not in origin:
-            raise CheckpointError(
-                f"{path} belongs to another run ({described(differing)}); use another run "
-                "directory or delete it"
-            )
+            changes = described(differing)
+            raise CheckpointError(f"{path} belongs to another run ({changes}); delete it")
         return cls(folder, record, replace(bundle, name=folder.name, run=folder))
 
     @classmethod
@@ -205,7 +200,7 @@ class Run:
             },
             "steps": record.steps,
             "environment": to_plain(record.sessions[-1]),
-            "spec": record.spec.to_plain(),
+            "spec": to_plain(record.spec),
             "facts": to_plain(record.facts),
         }
         bundle = make_bundle(folder.name, model, provenance=provenance)
@@ -235,10 +230,8 @@ def _check_finished(folder: Path, record: Record) -> None:
         checkpoint.check_state(record.spec.train.epochs, record.batches)
         step, finished = checkpoint.state.step, checkpoint.state.finished
     if not finished:
-        raise CheckpointError(
-            f"{folder}: the run is not finished, {step:,} of {record.steps:,} steps; run gemfi "
-            "train again to finish it"
-        )
+        done = f"{step:,} of {record.steps:,} steps"
+        raise CheckpointError(f"{folder}: the run is not finished, {done}; run gemfi train again")
 
 
 # -- its folder ------------------------------------------------------------------------------------
@@ -255,10 +248,8 @@ def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
     differing = differences(record.spec.identity(), spec.identity())
     differing |= differences(to_plain(record.facts), to_plain(facts))
     if differing:
-        raise CheckpointError(
-            f"{folder} holds another run ({described(differing)}); use another folder, or --fresh "
-            "to replace it"
-        )
+        remedy = "use another folder, or --fresh to replace it"
+        raise CheckpointError(f"{folder} holds another run ({described(differing)}); {remedy}")
     if replace(record.sessions[-1], date=now.date) != now and not is_finished(folder):
         record = replace(record, sessions=(*record.sessions, now))
         record.write(folder)
@@ -307,8 +298,7 @@ def clear(folder: Path | str) -> None:
         for path in member.iterdir() if member.is_dir() else [member]:
             if path.name not in ours:
                 raise InputError(
-                    f"{path} is not of a run, and --fresh deletes nothing else; move it, or give "
-                    "another folder"
+                    f"{path} is not of a run, and --fresh deletes nothing else; move it away"
                 )
     for member in members:
         _unlink(member, _MEMBER_FILES)

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,25 +79,15 @@ class RunSpec:
 
     What is left out is filled in at construction, so that the record of a run is complete and
     stays true when a default of the library changes.
-
-    Attributes:
-        task: a name in `TASKS`, or the path of a user's own data.
-        method: a name in `METHODS`.
-        backbone: a name in `BACKBONES`.
-        backbone_options: its arguments as JSON values.
-        head: the method's configuration; None takes its default.
-        train: how to train. Its seed is also that of the initial weights.
-        normalise: standardise inputs by the task's mean and deviation.
-        own: how a user's own data are read.
     """
 
-    task: str
+    task: str  # a name in `TASKS`, or the path of a user's own data
     method: str
     backbone: str
-    backbone_options: Mapping[str, Any] = field(default_factory=dict)
-    head: Any = None
-    train: TrainConfig = field(default_factory=TrainConfig)
-    normalise: bool = False
+    backbone_options: Mapping[str, Any] = field(default_factory=dict)  # JSON values
+    head: Any = None  # the method's configuration; None takes its default
+    train: TrainConfig = field(default_factory=TrainConfig)  # its seed also makes the weights
+    normalise: bool = False  # inputs, by the task's mean and deviation
     own: OwnData = field(default_factory=OwnData)
 
     def __post_init__(self) -> None:
@@ -109,8 +99,8 @@ class RunSpec:
             )
         if getattr(head, "outliers", NONE).kind == "auxiliary":
             raise InputError(
-                "outliers.kind=auxiliary needs an auxiliary split, which no task has: use another "
-                "kind, or call fit(auxiliary=...)"
+                "outliers.kind=auxiliary needs an auxiliary split, which no task has: "
+                "use another kind, or call fit(auxiliary=...)"
             )
         options = dict(self.backbone_options)
         if getattr(head, "sn", False) and "spectral" in parameters(self.backbone):
@@ -124,8 +114,7 @@ class RunSpec:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
+        return dict(to_plain(self))
 
     @classmethod
     def from_plain(cls, mapping: Any, where: str = "spec") -> RunSpec:
@@ -178,19 +167,18 @@ def find_task(name: str, own: OwnData = OwnData()) -> Task:  # noqa: B008 - froz
     """The task of a name in `TASKS`, or of a user's own files at a path; no split is read yet."""
     if name in TASKS:
         if own != OwnData():
+            flags = ", ".join(f"--{f.name.replace('_', '-')}" for f in fields(OwnData))
             raise InputError(
-                "--label, --drop, --keep, --size, --grey, --ood-validation and --ood-test are for "
-                f"your own files; {name!r} is a task of the library (a folder of that name is "
-                f"./{name})"
+                f"{flags} are for your own files; {name!r} is a task of the library (a folder of "
+                f"that name is ./{name})"
             )
         return TASKS[name]()
     if not Path(name).exists():
         if _looks_like_path(name):
             raise InputError(f"{name} does not exist: no such file or folder")
-        raise InputError(
-            f"unknown task {name!r}; known: {', '.join(TASKS)}; or give the path of your own data: "
-            "a folder of images, or a file .npz, .csv, .parquet"
-        )
+        own_data = "your own data: a folder of images, or a file .npz, .csv, .parquet"
+        known = ", ".join(TASKS)
+        raise InputError(f"unknown task {name!r}; known: {known}; or give the path of {own_data}")
     return own.task(name)
 
 
@@ -222,23 +210,14 @@ _AUGMENTED: Final = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train a method on one data set.
-
-    Attributes:
-        train: optimiser, schedule and budget.
-        backbone: a name in `BACKBONES`.
-        backbone_options: its arguments, the dropout among them.
-        head: fields of the method's configuration that the recipe sets.
-        normalise: standardise inputs, where the data set has constants for it.
-        notes: where it is not what the paper did, and why.
-    """
+    """How to train a method on one data set."""
 
     train: TrainConfig
     backbone: str
-    backbone_options: Mapping[str, Any] = field(default_factory=dict)
-    head: Mapping[str, Any] = field(default_factory=dict)
-    normalise: bool = True
-    notes: tuple[str, ...] = ()
+    backbone_options: Mapping[str, Any] = field(default_factory=dict)  # the dropout among them
+    head: Mapping[str, Any] = field(default_factory=dict)  # fields of the method's configuration
+    normalise: bool = True  # inputs, where the data set has constants for it
+    notes: tuple[str, ...] = ()  # where it is not what the paper did, and why
 
 
 def matched_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
@@ -267,17 +246,16 @@ def make_spec(
     Args:
         name: of the task.
         method_name: a name in `METHODS`.
-        task: the task, whose training samples decide what the recipe leaves open.
-        recipe: what to begin with; None for the one of `matched_recipe`, the same for all methods.
-        backbone: another backbone than the recipe's.
+        task: its training samples decide what the recipe leaves open.
+        recipe: what to begin with; by default `matched_recipe`, the same for all methods.
+        backbone: another one than the recipe's.
         options: texts `name=value` for the backbone.
         preset: a name in `gem_paper.presets()`, for gem-paper.
         outliers: another kind than the recipe's, with the settings that go with it.
         settings: texts `name=value` for the method's configuration.
-        head: a whole configuration of the method, in place of preset, outliers and settings.
+        head: a whole configuration, in place of preset, outliers and settings.
         train: fields of `TrainConfig`; None keeps the recipe's value.
-        normalise: False for inputs as they are; otherwise by the task's constants, if it has any
-            and the recipe uses them.
+        normalise: False for inputs as they are.
         own: how the user's own data were read.
     """
     shape = tuple(task.train.x.shape[1:])
