@@ -84,9 +84,7 @@ def decode(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise InputError(f"{where}: expected a mapping, got {_shown(value)}")
         return {key: decode(arguments[1], v, f"{where}.{key}") for key, v in value.items()}
-    if is_dataclass(hint) and isinstance(hint, type):
-        return from_plain(hint, value, where)
-    return _scalar(hint, value, where)
+    return _single(hint, value, where)
 
 
 def _not_none(kinds: tuple[Any, ...]) -> Any:
@@ -105,7 +103,9 @@ def _items(kinds: tuple[Any, ...], value: Any, where: str, *, any_length: bool) 
     return [decode(kind, inner, f"{where}[{index}]") for index, (kind, inner) in pairs]
 
 
-def _scalar(hint: Any, value: Any, where: str) -> Any:
+def _single(hint: Any, value: Any, where: str) -> Any:
+    if is_dataclass(hint) and isinstance(hint, type):
+        return from_plain(hint, value, where)
     accepted = (int, float) if hint is float else (hint,)
     if type(value) not in accepted:
         expected = "null" if hint is type(None) else _WORDS.get(hint, hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,9 +35,8 @@ def bundle(
     Args:
         run: the folder of a run, as gemfi train prints it.
         file: to write, which ends in .safetensors.
-        policy: also fit a policy on the calibration data of the task, such as
-            false_alarm=0.05,risk=0.02; with it the scores of these data are kept, so that a policy
-            for another goal needs the file alone.
+        policy: also fit a policy on the calibration data of the task; their scores are kept then,
+            so that a policy for another goal needs the file alone.
     """
     check_ending(Path(file))
     goal = None if policy is None else Goal.parse(policy)
@@ -54,9 +52,8 @@ def show(model: options.Model, backbone: options.Backbone = None, *, json: bool 
     """Tell what is inside of a trained model: method, inputs, classes, policy, numbers, origin.
 
     Args:
-        model: a bundle, the folder of a run, or a bundle that comes with the package:
-            mnist-gem-fi.
-        backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
+        model: the folder of a run, a bundle (.safetensors), or mnist-gem-fi of the package.
+        backbone: of a bundle whose network is of your own, where that is, such as mynet:Net.
         json: everything, as JSON.
     """
     opened = open_model(model, backbone)
@@ -81,14 +78,12 @@ def export(
     1e-4 and no decision differs but those as close to a boundary.
 
     Args:
-        model: the folder of a run, a bundle (.safetensors), or mnist-gem-fi, which comes with the
-            package.
+        model: the folder of a run, a bundle (.safetensors), or mnist-gem-fi of the package.
         onnx: a file .onnx to write.
         int8: also an .onnx with the weights of the network in eight bits; tells what it changes.
         program: a file .pt2 to write, for torch.export.load.
-        policy: what to decide by, such as false_alarm=0.05,risk=0.02, in place of the policy that
-            the model comes with.
-        backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
+        policy: what to decide by, such as false_alarm=0.05,risk=0.02, in place of its policy.
+        backbone: of a bundle whose network is of your own, where that is, such as mynet:Net.
         data: inputs to compare on: the name of a task, of which validation and OOD-validation data
             are taken, or files as for gemfi predict; without any, random ones.
         inputs: how many of them, of each set of a task.
@@ -152,16 +147,9 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Path]:
     if not files:
         raise InputError("give at least one file to write: --onnx, --int8 or --program")
     for option, path in files.items():
-        ending = _ENDINGS[option]
-        if path.suffix != ending:
-            raise InputError(f"--{option} {path}: it must end in {ending}")
-        if path.is_dir():
-            raise InputError(f"--{option} {path} is a folder; give a file")
-        folder = path.resolve().parent
-        if not folder.is_dir():
-            raise InputError(f"--{option} {path}: its folder does not exist")
-        if not os.access(folder, os.W_OK):
-            raise InputError(f"--{option} {path}: its folder cannot be written to")
+        if path.suffix != _ENDINGS[option]:
+            raise InputError(f"--{option} {path}: it must end in {_ENDINGS[option]}")
+        options.check_target(f"--{option}", path)
     if len({path.resolve() for path in files.values()}) < len(files):
         raise InputError("each of --onnx, --int8 and --program needs a file of its own")
     return files

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -22,9 +24,20 @@ def shown_as(metavar: str, hint: str = "") -> Any:
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Goal = Annotated[str | None, shown_as("GOAL")]
+Backbone = Annotated[str | None, shown_as("MODULE:NAME")]
 File = Annotated[str | None, shown_as("FILE")]
 Folder = Annotated[str | None, shown_as("PATH")]
-Backbone = Annotated[str | None, shown_as("MODULE:NAME")]
+
+
+def check_target(option: str, path: Path) -> None:
+    """Refuse a file that could not be written, before the work and not after it."""
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder; give a file")
+    if not folder.is_dir():
+        raise InputError(f"{option} {path}: its folder does not exist")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{option} {path}: its folder cannot be written to")
 
 
 def parse(command: Callable[..., None], arguments: Sequence[str], prog: str) -> Callable[[], None]:

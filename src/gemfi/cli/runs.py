@@ -13,7 +13,7 @@ import tyro
 
 from gemfi._files import to_json, write_atomically
 from gemfi._text import conventions
-from gemfi.cli.options import Folder, shown_as
+from gemfi.cli.options import Folder, check_target, shown_as
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.detectors import detector_names
@@ -215,10 +215,8 @@ def evaluate(
     """
     if not runs:
         raise InputError("give the folder of a run, or of several")
-    if json is not None and Path(json).is_dir():
-        raise InputError(f"--json {json} is a folder; give a file")
-    if json is not None and not Path(json).resolve().parent.is_dir():
-        raise InputError(f"--json {json}: its folder does not exist")
+    if json is not None:
+        check_target("--json", Path(json))
     detector_names(detectors)  # unknown ones are refused before a run is opened
     opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
     wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}

@@ -162,10 +162,9 @@ def open_model(path: Path | str, backbone: str | None = None) -> Bundle:
     """Open a trained model.
 
     Args:
-        path: the folder of a run, a bundle (`.safetensors`), or the name of a bundle that comes
-            with the package, such as `mnist-gem-fi`.
-        backbone: where to find the network of a bundle whose backbone was not given by its name,
-            `package.module:name`: a module, or what makes one without arguments.
+        path: the folder of a run, a bundle, or the name of one that comes with the package.
+        backbone: `package.module:name` of the network of a bundle whose backbone was not given by
+            its name: a module, or what makes one without arguments.
     """
     file = Path(path)
     if (file.suffix == ENDING and not file.is_dir()) or not file.exists():
@@ -201,9 +200,7 @@ def _imported(place: str) -> nn.Module:
 def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
     """A bundle of a finished run, with its validation metrics.
 
-    Args:
-        run: such as `Run.open(folder)`.
-        goal: of a policy; then the calibration data of its task are read, and remembered.
+    With a goal it has a policy; the calibration data of the task are read for it, and remembered.
     """
     metrics = {"validation": run.metrics().get("validation", {}).get("id", {})}
     if goal is None:
@@ -222,13 +219,10 @@ def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
 
 
 def fit_policy(bundle: Bundle, goal: Goal) -> Policy:
-    """A policy for a goal: from what the bundle remembers, or from the data of the run.
+    """A policy for a goal: from what the bundle remembers, or from the data of its run.
 
-    Args:
-        bundle: of a model. One from a file may name a task of gemfi as its data, but no path: that
-            could be any file of whoever opens it.
-        goal: youden and costs need the data, which must be at hand, and those of the time of
-            training.
+    A bundle from a file may name a task of gemfi as its data, but no path: that could be any file
+    of whoever opens it.
     """
     if bundle.calibration is not None and not goal.needs_ood:
         return bundle.policy_for(goal)
