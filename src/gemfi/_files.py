@@ -94,6 +94,11 @@ def _finite(value: Any) -> Any:
     return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Write strict JSON whole or not at all, a line a value."""
+    write_atomically(path, to_json(value, indent=1).encode() + b"\n")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write bytes so that a reader, or a crash, sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -123,7 +123,7 @@ class TestRefused:
     def test_a_folder_that_cannot_be_written_to(
         self, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
     ) -> None:
-        module = importlib.import_module("gemfi.cli.export")
+        module = importlib.import_module("gemfi.cli.options")
         monkeypatch.setattr(module.os, "access", lambda *_: False)
         assert main(["export", str(model), "--onnx", str(tmp_path / "a.onnx")]) == 2
         assert "its folder cannot be written to" in capsys.readouterr().err

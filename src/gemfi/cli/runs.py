@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from gemfi._files import to_json, write_atomically
+from gemfi._files import write_json
 from gemfi._text import conventions
 from gemfi.cli.options import Folder, check_target, shown_as
 from gemfi.data import TASKS, Task
@@ -237,7 +237,7 @@ def evaluate(
     blocks += ["\n".join(absent)] if absent else []
     print("\n\n".join([*filter(None, blocks), conventions(sections)]))
     if json is not None:
-        write_atomically(Path(json), to_json(all_numbers(evaluated), indent=1).encode() + b"\n")
+        write_json(Path(json), all_numbers(evaluated))
         print(f"Wrote {json}.")
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from gemfi._config import decode, described, differences, from_plain, to_plain
 from gemfi._environment import Environment, environment
-from gemfi._files import read_json, to_json, write_atomically
+from gemfi._files import read_json, write_json
 from gemfi.bundle import Bundle, load, make_bundle, write_bundle
 from gemfi.data import Split, Task
 from gemfi.data.inputs import InputSpec
@@ -75,21 +75,18 @@ class TaskFacts(InputSpec):
 
     def check_alike(self, task: Task, split: Split) -> None:
         """Refuse to judge a model by data of another kind than it was trained on."""
-        theirs = InputSpec(class_names=task.class_names).trained_on(split)
-        if replace(self.inputs, feature_names=None, columns=None) != theirs:
+        here = to_plain(InputSpec(class_names=task.class_names).trained_on(split))
+        there = to_plain(replace(self.inputs, feature_names=None, columns=None))
+        if changed := differences(there, here):
             raise InputError(
-                f"task {task.name!r} is not what this run was trained on: samples "
-                f"{theirs.sample_shape} {theirs.sample_dtype} of {task.num_classes} classes, but "
-                f"the run has {self.sample_shape} {self.sample_dtype} of {self.num_classes} "
-                "classes (class names must agree as well)"
+                f"task {task.name!r} is not what this run was trained on: {described(changed)}"
             )
 
     def check_unchanged(self, task: Task, where: str) -> None:
         """Refuse data that changed since training: what was learnt then may be test data now."""
         there = {"train": self.train, "validation": self.validation}
         here = {name: SplitFacts.of(getattr(task, name)) for name in there}
-        changed = differences(to_plain(there), to_plain(here))
-        if changed:
+        if changed := differences(to_plain(there), to_plain(here)):
             raise CheckpointError(
                 f"{where}: the data of task {task.name!r} are not those it was trained on "
                 f"({described(changed)}), so that samples it has learnt may be test samples now; "
@@ -104,6 +101,10 @@ class Record:
     spec: RunSpec
     facts: TaskFacts
     sessions: tuple[Environment, ...]  # the first one, and later ones that differ
+
+    def __post_init__(self) -> None:
+        if not self.sessions:
+            raise InputError("sessions: the list is empty")
 
     @property
     def batches(self) -> int:
@@ -133,11 +134,9 @@ class Record:
             spec = RunSpec.from_plain(plain.get("spec"), "spec")
             facts = from_plain(TaskFacts, plain.get("facts"), "facts")
             sessions = decode(tuple[Environment, ...], plain.get("sessions"), "sessions")
+            return cls(spec, facts, sessions)
         except InputError as error:
             raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
-        if not sessions:
-            raise CheckpointError(f"{path} cannot be read: sessions: the list is empty; {remedy}")
-        return cls(spec, facts, sessions)
 
 
 @dataclass(frozen=True)
@@ -180,10 +179,10 @@ class Run:
         spec = RunSpec.from_plain(origin.get("spec"), f"{path}: spec")
         facts = from_plain(TaskFacts, origin.get("facts"), f"{path}: facts")
         there, here = {"spec": spec, "facts": facts}, {"spec": record.spec, "facts": record.facts}
-        differing = differences(to_plain(there), to_plain(here))
-        if differing or "training" not in origin:
-            changes = described(differing)
-            raise CheckpointError(f"{path} belongs to another run ({changes}); delete it")
+        changed = differences(to_plain(there), to_plain(here))
+        if changed or "training" not in origin:
+            words = described(changed)
+            raise CheckpointError(f"{path} belongs to another run ({words}); delete it")
         return cls(folder, record, replace(bundle, name=folder.name, run=folder))
 
     @classmethod
@@ -245,11 +244,11 @@ def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
         record.write(folder)
         return record
     record = Record.read(folder)
-    differing = differences(record.spec.identity(), spec.identity())
-    differing |= differences(to_plain(record.facts), to_plain(facts))
-    if differing:
+    changed = differences(record.spec.identity(), spec.identity())
+    changed |= differences(to_plain(record.facts), to_plain(facts))
+    if changed:
         remedy = "use another folder, or --fresh to replace it"
-        raise CheckpointError(f"{folder} holds another run ({described(differing)}); {remedy}")
+        raise CheckpointError(f"{folder} holds another run ({described(changed)}); {remedy}")
     if replace(record.sessions[-1], date=now.date) != now and not is_finished(folder):
         record = replace(record, sessions=(*record.sessions, now))
         record.write(folder)
@@ -356,8 +355,3 @@ def _read_json(path: Path, remedy: str) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise CheckpointError(f"{path} does not hold a JSON object; {remedy}")
     return plain
-
-
-def write_json(path: Path, plain: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
-    write_atomically(path, to_json(plain, indent=1).encode() + b"\n")

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from gemfi._config import from_plain, to_plain
-from gemfi._files import write_atomically
+from gemfi._files import write_atomically, write_json
 from gemfi.bundle import ENDING, Bundle, bundle_names, load, make_bundle
 from gemfi.data import OOD_SETS, TASKS, Split, Task
 from gemfi.decisions import Goal, Policy
@@ -33,7 +33,6 @@ from gemfi.runs.folder import (
     clear,
     drop_orphans,
     require_run_folder,
-    write_json,
 )
 from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
