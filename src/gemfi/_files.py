@@ -126,9 +126,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def appending(path: Path) -> Iterator[IO[bytes]]:
-    """A file that grows at its end; at the end of the block it would survive a power cut.
+    """A file that grows at its end, written through to the disk at the end of the block.
 
-    What a full disk has left of a record stays in the file: its reader must know a whole one.
+    A full disk may leave part of a record in it: its reader must know a whole one.
     """
     with named(path), path.open("ab") as file:
         yield file
@@ -161,12 +161,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-CHECKSUM: Final = "checksum"
-"""The first entry of the JSON text."""
-
-UNSEALED: Final = "0" * 64
-"""What stands there until the file is sealed."""
-
+CHECKSUM: Final = "checksum"  # the first entry of the JSON text
+UNSEALED: Final = "0" * 64  # what stands there until the file is sealed
 _LENGTH: Final = 8  # bytes of the header's length, at the beginning of every safetensors file
 
 
@@ -248,9 +244,7 @@ def header_end(data: bytes) -> int:
 def hold_lock(path: Path, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock at `path`, which ends with its process, and wait while another one has it.
 
-    Args:
-        path: of the lock; its folder must exist.
-        taken: called once if it must be waited for; what it raises ends the waiting.
+    `taken` is called once if it must be waited for; what it raises ends the waiting.
     """
     lock = filelock.FileLock(path)
     try:

@@ -19,11 +19,7 @@ from typing import Any
 def printable(text: str, keep: str = "") -> str:
     r"""A text whose control and format characters are shown as escapes, such as `\u001b`.
 
-    The escapes are those of JSON, so that a line of JSON stays one.
-
-    Args:
-        text: from anywhere.
-        keep: characters to leave as they are, such as a line break in a text of several lines.
+    The escapes are those of JSON, so that a line of JSON stays one. Characters of `keep` stay.
     """
     if text.isprintable():
         return text
@@ -74,16 +70,11 @@ def printable_output() -> Iterator[None]:
 
 # -- numbers and tables ----------------------------------------------------------------------------
 
-WIDTH = 100
-"""Characters of a line on the terminal."""
-
+WIDTH = 100  # characters of a line on the terminal
+NUMBER = len("100.00")  # characters of the widest number
+UNDEFINED = "-"
 _UNITS = "Percent; NLL in nats. Brier: sum over classes ×100. ECE: 15 bins."
 CONVENTIONS = f"{_UNITS} AUPR: ID positive."
-
-UNDEFINED = "-"
-
-NUMBER = len("100.00")
-"""Characters of the widest number."""
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -119,13 +110,10 @@ def duration(seconds: float) -> str:
 def aligned(
     rows: Sequence[Sequence[str]], left: int = 1, *, indent: str = "", least: int = 0
 ) -> list[str]:
-    """Rows as lines with columns two spaces apart: the first `left` to the left, the others right.
+    """Rows of equal length, the head first, as lines with columns two spaces apart.
 
-    Args:
-        rows: of equal length, the head first.
-        left: how many columns hold words.
-        indent: before each line.
-        least: width of a column of numbers; `NUMBER` lets tables below each other agree.
+    The first `left` columns hold words, the others numbers, in at least `least` characters:
+    `NUMBER` lets tables below each other agree.
     """
     lines = [indent] * len(rows)
     for index, column in enumerate(zip(*rows, strict=True)):

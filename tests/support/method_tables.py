@@ -1,4 +1,4 @@
-"""Methods, detectors and presets as the README and docs/methods.md list them: print them from here."""
+"""Methods, detectors and presets as README.md and docs/methods.md list them, to print or test."""
 
 from __future__ import annotations
 

@@ -113,18 +113,11 @@ class Bundle:
         return self.model.predict(x, batch_size)
 
     def decide(self, x: Inputs | Any, goal: Goal | str | None = None) -> Decisions:
-        """Accept, abstain or unfamiliar for each input.
-
-        Args:
-            x: as for `predict`.
-            goal: in place of that of the bundle's policy.
-        """
+        """Accept, abstain or unfamiliar for each input, by a goal or by the bundle's policy."""
         policy = self.policy if goal is None else self.policy_for(goal)
         if policy is None:
-            raise InputError(
-                f"{self.name} has no policy: give a goal, such as false_alarm=0.05, or save it "
-                "with one"
-            )
+            text = "give a goal, such as false_alarm=0.05, or save it with one"
+            raise InputError(f"{self.name} has no policy: {text}")
         return policy(self.predict(x))
 
     def policy_for(self, goal: Goal | str | None = None, **goals: Any) -> Policy:
@@ -135,10 +128,8 @@ class Bundle:
             goals: or its fields, such as `false_alarm=0.01`.
         """
         if self.calibration is None:
-            raise InputError(
-                f"{self.name} was saved without calibration data, and a policy needs them: save "
-                "it again with calibration="
-            )
+            text = "and a policy needs them: save it again with calibration="
+            raise InputError(f"{self.name} was saved without calibration data, {text}")
         names = self.info.class_names
         return _fitted_policy(self.calibration, Goal.of(goal, goals), self.score, names)
 

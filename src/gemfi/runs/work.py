@@ -109,12 +109,11 @@ def evaluate_run(
 ) -> Run:
     """Judge a finished run on test data, and on every OOD set that is here.
 
-    Training and validation data are read too: they must be those of the run, and detectors fit on
-    them.
+    Training and validation data are read too: they must be those of the run, and fit detectors.
 
     Args:
         run: a finished run, or its folder.
-        task: the data, if at hand; otherwise found by the run's name for it.
+        task: the data, if at hand.
         detectors: names in `DETECTORS`, or `all` for those that suit the model.
         progress: a bar for the detectors: yes, no, or (None) if standard error is a terminal.
     """
