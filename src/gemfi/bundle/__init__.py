@@ -4,13 +4,12 @@
     bundle = gemfi.load("model.safetensors")
     bundle.decide(images)
 
-Nothing is unpickled, and no data and no run folder are needed. `file.py` is the file, `bundle.py` a
-bundle and how it is made, `loading.py` the way back from files that strangers may have written,
+Nothing is unpickled, and no data and no run folder are needed. `bundle.py` is a bundle and how it
+is made and written, `loading.py` the way back from files that strangers may have written,
 `describe.py` what `print` shows, and `models/` holds what comes with the package.
 """
 
-from gemfi.bundle.bundle import Bundle, Kind, make_bundle, save, write_bundle
-from gemfi.bundle.file import ENDING, Description
+from gemfi.bundle.bundle import ENDING, Bundle, Description, Kind, make_bundle, save, write_bundle
 from gemfi.bundle.loading import bundle_names, bundled, load
 
 __all__ = [

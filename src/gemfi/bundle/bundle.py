@@ -9,30 +9,47 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import safetensors.torch
 import torch
 
-from gemfi._config import to_plain
+from gemfi._config import from_plain, to_plain
 from gemfi._environment import environment
+from gemfi._files import (
+    CHECKSUM,
+    UNSEALED,
+    Seal,
+    header_end,
+    strict_json,
+    to_json,
+    write_atomically,
+)
+from gemfi.backbones import Blueprint
 from gemfi.belief import Belief
 from gemfi.bundle.describe import describe
-from gemfi.bundle.file import (
-    CALIBRATION,
-    ENDING,
-    MODEL,
-    POLICY,
-    REFERENCE,
-    Description,
-    check_ending,
-    write_container,
-)
 from gemfi.data import Split, require_use
 from gemfi.data.columns import Columns, frame_cells, warn_of_missing
 from gemfi.data.inputs import InputSpec
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.errors import InputError
+from gemfi.methods import method
+from gemfi.methods.upgrade import upgraded
 from gemfi.model import Inputs, Model
 from gemfi.modes import evaluating
 from gemfi.scores import MAIN, SCORES, available
+
+ENDING: Final = ".safetensors"
+SCHEMA: Final = 2
+"""Of the header; it is the only one that is read."""
+
+MODEL: Final = "model."
+CALIBRATION: Final = "calibration."
+REFERENCE: Final = "reference."
+POLICY: Final = "policy.reference."
+"""Prefixes of the tensors' names."""
+
+KEY: Final = "gemfi"
+SEAL: Final = Seal(KEY, "get it again from where it was made", 1 << 24)
+"""Bytes of a header are limited: what may be large, such as calibration data, is a tensor."""
 
 Kind = Literal["image", "row", "text", "array"]
 
@@ -47,6 +64,44 @@ READINGS: Final = {
     "wrong": torch.bool,
 }
 """What is kept of the calibration data: a column each, and its type."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description(InputSpec):
+    """A model in words and small numbers, as the header has it; `InputSpec` says what it takes."""
+
+    class_names: tuple[str, ...] = field()
+    method: str
+    config: Any  # the method's; None for a method without choices
+    backbone: Blueprint | None  # by name and arguments; None for a module of somebody's own
+    network: str  # the class of the backbone, for people
+    num_features: int
+    dtype: Literal["float32", "float64"] = "float32"  # of the weights
+    channels: int | None = None  # means and spreads that normalise the inputs; None for none
+    temperature: bool = False  # whether beliefs have one
+    policy: Mapping[str, Any] | None = None  # in plain values, without its reference
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # environment; spec, facts of a run
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.class_names)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return dict(to_plain(self))
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], where: str) -> Description:
+        """The inverse; anything that is not known is refused by name."""
+        if not isinstance(plain.get("method"), str):
+            raise InputError(f"{where}: field method is missing")
+        name, config = upgraded(plain["method"], plain.get("config"))
+        plain = {**plain, "method": name, "config": config}
+        info = from_plain(cls, plain, where, config=type(method(name).default_config()))
+        info.check(where)
+        return info
 
 
 @dataclass(frozen=True, repr=False)
@@ -247,18 +302,41 @@ def write_bundle(path: Path | str, bundle: Bundle) -> Path:
                 f"{name} holds NaN: did training fail? A bundle of it would not be loadable"
             )
     if bundle.policy is not None:
-        plain = bundle.policy.to_plain()
-        groups = [torch.tensor(group, dtype=torch.float64) for group in plain.pop("reference")]
+        policy = bundle.policy.to_plain()
+        groups = [torch.tensor(group, dtype=torch.float64) for group in policy.pop("reference")]
         tensors |= {f"{POLICY}{index}": group for index, group in enumerate(groups)}
-        info = replace(info, policy=plain)
+        info = replace(info, policy=policy)
     if bundle.calibration is not None:
         for name, array in vars(bundle.calibration).items():
             if array is not None:
                 tensors[f"{CALIBRATION}{name}"] = torch.from_numpy(array)
     for name, quantiles in bundle.references.items():
         tensors[f"{REFERENCE}{name}"] = torch.from_numpy(quantiles)
-    write_container(path, info.to_plain(), tensors)
+    check_ending(path)
+    try:
+        plain = {CHECKSUM: UNSEALED, "schema": SCHEMA, **info.to_plain()}
+        text = to_json(plain, ensure_ascii=True)
+        strict_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"metrics= and provenance= must be values of JSON: {error}") from error
+    own = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    data = safetensors.torch.save(own, metadata={KEY: text})
+    end = header_end(data)
+    if end > SEAL.largest:
+        raise InputError(
+            f"the description of this model takes {end:,} bytes, and {SEAL.largest:,} is the "
+            "limit: leave some of metrics= and provenance= out"
+        )
+    write_atomically(path, SEAL.seal(data))
     return path
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a name that does not say what the file is."""
+    if path.suffix != ENDING:
+        raise InputError(f"a bundle is a file that ends in {ENDING}, got {path.name}")
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder")
 
 
 def _class_names(

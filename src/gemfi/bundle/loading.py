@@ -13,20 +13,26 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from gemfi._files import CHECKSUM
 from gemfi.backbones import Stack
 from gemfi.backbones.attached import Attached
-from gemfi.bundle.bundle import QUANTILES, READINGS, Bundle
-from gemfi.bundle.file import (
+from gemfi.bundle.bundle import (
     CALIBRATION,
     ENDING,
+    KEY,
     MODEL,
     POLICY,
+    QUANTILES,
+    READINGS,
     REFERENCE,
+    SCHEMA,
+    SEAL,
+    Bundle,
     Description,
-    read_container,
 )
 from gemfi.decisions import Policy, Readings
 from gemfi.errors import CheckpointError, InputError
@@ -69,7 +75,7 @@ def load(
     path = Path(path)
     if str(path) in bundle_names() and not path.exists():
         path = _PACKAGED / f"{path}{ENDING}"
-    header, shapes = read_container(path)
+    header, shapes = _checked_header(path)
     try:
         return _bundle(path, header, shapes, backbone, where)
     except InputError as error:
@@ -88,6 +94,39 @@ def bundled(name: str = "mnist-gem-fi") -> Bundle:
     if name not in bundle_names():
         raise InputError(f"unknown bundle {name!r}; known: {', '.join(bundle_names())}")
     return load(_PACKAGED / f"{name}{ENDING}")
+
+
+def _checked_header(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """Check every byte of a bundle, and read its header and the shapes of its tensors."""
+    if not path.is_file():
+        raise InputError(f"bundle {path} does not exist: no such file")
+    with path.open("rb") as file:
+        raw = SEAL.header(file, path)
+        text = SEAL.metadata(raw, path).get(KEY)
+        if not isinstance(text, str):
+            raise CheckpointError(
+                f"{path} holds tensors, but does not say of which model: it is no bundle of gemfi"
+            )
+        header = SEAL.parsed(text, path)
+        _check_schema(header, path)
+        SEAL.check(file, raw, path)
+    try:
+        with safe_open(path, framework="pt") as tensors:
+            shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is damaged, or no safetensors file: {error}") from error
+    return {k: v for k, v in header.items() if k not in {CHECKSUM, "schema"}}, shapes
+
+
+def _check_schema(header: Mapping[str, Any], path: Path) -> None:
+    schema = header.get("schema", header.get("format"))  # the first schema had another name for it
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise CheckpointError(f"{path} is damaged: its schema is {schema!r}")
+    if schema != SCHEMA:
+        what = "is no longer read: write it anew from its run, with gemfi bundle RUN FILE"
+        if schema > SCHEMA:
+            what = "is of a later version of gemfi: upgrade gemfi"
+        raise CheckpointError(f"{path} has schema {schema}, which {what}")
 
 
 def _bundle(

@@ -13,7 +13,7 @@ from gemfi._config import check_int
 from gemfi._files import to_json, write_atomically
 from gemfi._text import file_size
 from gemfi.bundle import Bundle, write_bundle
-from gemfi.bundle.file import check_ending
+from gemfi.bundle.bundle import check_ending
 from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.errors import InputError
