@@ -24,7 +24,7 @@ from gemfi_bench.results import (
     of_shift,
     of_test,
 )
-from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN, is_here
+from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN
 from gemfi_bench.tables.labels import OF_PROBABILITY, published_label
 from gemfi_bench.tables.settings import SETTING_LABELS
 from gemfi_bench.tabular import Cell, Column, Row, Table, Value
@@ -227,9 +227,8 @@ def _ours(results: Results, entry: Published) -> Cell:
     if ours is None:
         return NO_COUNTERPART
     runs = results.runs(ours.row, ours.group)
-    for name in ours.sets:
-        if results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
-            return DATA_ABSENT
+    if any(results.lacks(name, runs) for name in ours.sets):
+        return DATA_ABSENT
     if not runs:
         return NOT_RUN
     if entry.label == "shift_detection_corruptions" and not results.protocol.shift.corruptions:

@@ -77,10 +77,8 @@ def temperature_scaling(results: Results) -> Table:
     here = [name for name in results.ood_sets if not results.is_absent(name)]
     absent = [results.title(name) for name in results.ood_sets if name not in here]
     auroc = mean_of([of_set(name, "epistemic", "auroc") for name in here])
-    fields = [
-        *_fields(results, sources, list(_SCALED)),
-        number_field(Column("Mean AUROC", "OOD detection", "high"), auroc),
-    ]
+    fields = _scaled_fields(results, sources, tuple(_SCALED))
+    fields.append(number_field(Column("Mean AUROC", "OOD detection", "high"), auroc))
     notes = (
         _SCALING,
         (
@@ -97,7 +95,7 @@ def temperature_scaling(results: Results) -> Table:
 def scaling_of_gem(results: Results) -> Table:
     """The GEM variants before and after temperature scaling."""
     sources = gem_sources(results)
-    fields = _fields(results, sources, ("ece", "nll", "brier"))
+    fields = _scaled_fields(results, sources, ("ece", "nll", "brier"))
     notes = (
         _SCALING,
         (
@@ -119,17 +117,19 @@ def scaled(sets: View) -> Mapping[str, float]:
     )
     log_probs = torch.from_numpy(test["log_probs"]).to(torch.float64)
     cooled = torch.log_softmax(log_probs / log_temperature.exp(), dim=1)
-    before = metrics.classification_metrics(log_probs, test["label"])
-    after = metrics.classification_metrics(cooled, test["label"])
-    return {
+    numbers = {
         "temperature": float(log_temperature.exp()),
         "at bound": float(at_bound(log_temperature)),
-        **{f"{name} before": before[name] for name in _SCALED},
-        **{f"{name} after": after[name] for name in _SCALED},
     }
+    for moment, predicted in (("before", log_probs), ("after", cooled)):
+        found = metrics.classification_metrics(predicted, test["label"])
+        numbers |= {f"{name} {moment}": found[name] for name in _SCALED}
+    return numbers
 
 
-def _fields(results: Results, sources: Sequence[Source], names: Sequence[str]) -> list[Field]:
+def _scaled_fields(
+    results: Results, sources: Sequence[Source], names: Sequence[str]
+) -> list[Field]:
     """Each metric before and after scaling, then T."""
     require_arrays(results, sources)
     measured = {source: Measured(source, scaled) for source in sources}

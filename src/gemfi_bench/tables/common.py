@@ -45,32 +45,20 @@ PAPER_SETTINGS: Final = "GEM-FI (paper's settings)"
 _LISTED: Final = 6  # methods in a note; of more it says "all others"
 
 Maker = Callable[[Results], Table]
-"""What makes a table from the results of a bench."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The runs behind a row of a table.
-
-    Attributes:
-        results: of the bench.
-        name: as shown.
-        row: of the grid.
-        group: of the grid.
-        section: of the table.
-        ours: shaded, as the paper shades its own methods.
-        score: the score, or the detector, that this row of the table is about; empty for none.
-        detector: whether `score` names a post-hoc detector.
-    """
+    """The runs behind a row of a table."""
 
     results: Results
-    name: str
-    row: str
-    group: str = MAIN
-    section: str = ""
-    ours: bool = False
-    score: str = ""
-    detector: bool = False
+    name: str  # as shown
+    row: str  # of the grid
+    group: str = MAIN  # of the grid
+    section: str = ""  # of the table
+    ours: bool = False  # shaded, as the paper shades its own methods
+    score: str = ""  # the score, detector or part of the data that the row is about
+    detector: bool = False  # whether `score` names a post-hoc detector
 
     @property
     def method(self) -> str:
@@ -89,10 +77,6 @@ class Source:
             return run
         return None
 
-    def to_row(self, cells: Iterable[Cell]) -> Row:
-        """A row of a table with these cells."""
-        return Row(self.name, tuple(cells), self.method, self.ours, self.section)
-
     def number(self, pick: Pick) -> Cell:
         """A number of the runs, "not run", or None where they have no such number."""
         return self.results.value(self.row, pick, self.group) if self.runs else NOT_RUN
@@ -109,7 +93,7 @@ class Source:
             metric: `auroc`, `aupr_id`, `aupr_ood` or `fpr95`.
         """
         runs = self.runs
-        if self.results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
+        if self.results.lacks(name, runs):
             return DATA_ABSENT
         pick = (of_detector if self.detector else of_set)(name, kind, metric)
         cell = self.number(pick)
@@ -130,11 +114,6 @@ class Source:
             pairs.append((sets["test"][array], sets[name][array]))
         interval = bootstrap_ood(pairs, known[metric], RESAMPLES)
         return interval.low, interval.high
-
-
-def is_here(run: RunRecord, name: str) -> bool:
-    """Whether a run was evaluated on an OOD set."""
-    return name in run.numbers.get("ood", {})
 
 
 def setting(run: RunRecord | None, *path: str) -> Any:
@@ -158,8 +137,7 @@ def contestants(results: Results) -> list[Source]:
     """The rows of the main tables: baselines first, the GEM family last, as in the paper."""
     known = results.rows()  # where what is assembled from others comes last
     sources = []
-    for contestant in results.protocol.contestants:
-        row = contestant.name
+    for row in (contestant.name for contestant in results.protocol.contestants):
         if row in known:
             method = results.method(row)
             name = method_label(method) if row == method else row
@@ -171,9 +149,7 @@ def contestants(results: Results) -> list[Source]:
 def gem_sources(results: Results, *more: str) -> list[Source]:
     """The GEM methods of the main tables, then those with the paper's settings; none is shaded.
 
-    Args:
-        results: of the bench.
-        more: rows of the ablation beside the full one, in front of it.
+    `more` are rows of the ablation, in front of the full one.
     """
     names = {
         "ablation-core": "GEM-CORE (paper's settings)",
@@ -202,13 +178,7 @@ def both_settings(results: Results, here: str, paper: str) -> list[Source]:
 
 
 def planned(results: Results, group: str, why: str) -> list[str]:
-    """The rows of a group of sweeps.
-
-    Args:
-        results: of the bench.
-        group: of the grid.
-        why: the setting of the protocol that plans them, for the reason where there are none.
-    """
+    """The rows of a group of sweeps; `why` is the setting of the protocol that plans them."""
     rows = results.rows(group)
     if not rows:
         raise Unavailable(f"the protocol plans no runs for this table: {why} is not set")
@@ -237,18 +207,24 @@ def ood_fields(
     *,
     marked: Sequence[str] | None = None,
 ) -> list[Field]:
-    """Columns for each OOD set.
+    """Columns for each OOD set: one for each number, whose best is marked.
 
     Args:
         results: of the bench.
         heads: name of a number -> head of its column.
         cell: makes the cell from its row, the OOD set and the name of the number.
-        marked: names whose best numbers are marked; None for all of them.
+        marked: names of those whose best is marked; None for all of them.
     """
     require_outside(results)
+    inside = data_title(results.protocol.task)
     return [
         Field(
-            Column(head, pair_title(results, name), "high", marked=marked is None or key in marked),
+            Column(
+                head,
+                f"{inside} → {set_title(results, name)}",
+                "high",
+                marked=marked is None or key in marked,
+            ),
             lambda source, name=name, key=key: cell(source, name, key),  # type: ignore[misc]
         )
         for name in results.ood_sets
@@ -269,21 +245,11 @@ def require_outside(results: Results) -> None:
         raise Unavailable("the task has no OOD test sets")
 
 
-def place(results: Results, name: str) -> str:
-    """Whether a set is `near` or `far`, and whether it was seen; empty where nothing is said."""
-    protocol = results.protocol
-    said = {"near": protocol.near, "far": protocol.far, SEEN: protocol.seen}
-    return ", ".join(words for words, names in said.items() if name in names)
-
-
 def set_title(results: Results, name: str) -> str:
     """A set with what the protocol says of it, such as `SVHN (first 5,000, far)`."""
-    return results.title(name, place(results, name))
-
-
-def pair_title(results: Results, name: str) -> str:
-    """The ID set and an OOD set as the paper writes them, `MNIST → KMNIST (near)`."""
-    return f"{data_title(results.protocol.task)} → {set_title(results, name)}"
+    protocol = results.protocol
+    said = {"near": protocol.near, "far": protocol.far, SEEN: protocol.seen}
+    return results.title(name, ", ".join(words for words, names in said.items() if name in names))
 
 
 # -- numbers from the arrays ----------------------------------------------------------------------
@@ -302,12 +268,8 @@ def require_arrays(results: Results, sources: Sequence[Source]) -> None:
 class Measured:
     """Numbers that the records do not hold: each run's, from the arrays that it kept.
 
-    Args:
-        source: whose runs; each file is read once.
-        measure: named numbers of a run; NaN for what the run does not define.
-
-    Attributes:
-        numbers: name -> key of a run -> number, of the runs whose arrays are here.
+    `numbers` is name -> key of a run -> number, of the runs whose arrays are here; what a run does
+    not define, NaN, is left out.
     """
 
     def __init__(self, source: Source, measure: Callable[[Sets], Mapping[str, float]]) -> None:
@@ -344,45 +306,30 @@ def make_table(
     title: str,
     sources: Sequence[Source],
     fields: Sequence[Field],
-    notes: Sequence[str] = (),
+    notes: Iterable[str] = (),
     *,
     stub: str = "Method",
     inside: bool = False,
 ) -> Table:
     """A row for each source, a column for each field, and the notes.
 
-    Args:
-        results: of the bench.
-        label: of the paper.
-        title: of the table.
-        sources: the rows.
-        fields: the columns.
-        notes: conventions, and what differs from the paper; those of every table follow them.
-        stub: head of the first column.
-        inside: whether it is about ID data alone.
+    The notes are the table's own, where they are not empty, then those of every table. `inside` is
+    for one about ID data alone.
     """
-    columns = [field.column for field in fields]
-    rows = [source.to_row(field.cell(source) for field in fields) for source in sources]
-    return with_notes(
-        results, label, title, columns, rows, notes, sources=sources, stub=stub, inside=inside
+    columns = tuple(field.column for field in fields)
+    rows = tuple(
+        Row(
+            source.name,
+            tuple(field.cell(source) for field in fields),
+            source.method,
+            source.ours,
+            source.section,
+        )
+        for source in sources
     )
-
-
-def with_notes(
-    results: Results,
-    label: str,
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    notes: Sequence[str],
-    *,
-    sources: Sequence[Source],
-    stub: str = "Method",
-    inside: bool = False,
-) -> Table:
-    """A table of rows that are no sources, with its own notes and those that every table has."""
     names = [] if inside else results.ood_sets
     cells = [cell for row in rows for cell in row.cells if isinstance(cell, Value)]
+    table = Table(label, title, columns, rows, stub)
     texts = [
         *notes,
         INTERVALS if any(cell.interval and cell.std is None for cell in cells) else "",
@@ -391,10 +338,9 @@ def with_notes(
         *results.protocol.notes,
         _progress(results, sources),
         _indicative(rows),
+        FEW_RUNS if has_few_runs(table) else "",
     ]
-    kept = tuple(text for text in texts if text)
-    table = Table(label, title, tuple(columns), tuple(rows), stub, kept)
-    return replace(table, notes=(*kept, FEW_RUNS)) if has_few_runs(table) else table
+    return replace(table, notes=tuple(filter(None, texts)))
 
 
 def _sizes(results: Results, names: Sequence[str]) -> str:
@@ -433,12 +379,12 @@ def score_names(sources: Sequence[Source]) -> str:
     """Which score stands for each kind of uncertainty, by the runs themselves."""
     texts = []
     for kind, head in KINDS.items():
-        names: dict[str, list[str]] = {}  # by score
+        by_score: dict[str, list[str]] = {}
         for source in sources:
             for run in source.runs[:1]:
-                names.setdefault(run.scores[kind], []).append(source.name)
-        if names:
-            texts.append(f"{head}: {_score_text(names)}.")
+                by_score.setdefault(run.scores[kind], []).append(source.name)
+        if by_score:
+            texts.append(f"{head}: {_score_text(by_score)}.")
     return " ".join(texts)
 
 
@@ -453,5 +399,4 @@ def _score_text(by_score: dict[str, list[str]]) -> str:
         for score, names in by_score.items()
         if not (many and score == usual)
     ]
-    texts += [f"{score_label(usual)} (all others)"] if many else []
-    return ", ".join(texts)
+    return ", ".join([*texts, *([f"{score_label(usual)} (all others)"] if many else [])])

@@ -33,36 +33,7 @@ def overhead(results: Results) -> Table:
             Column("ms", title, decimals=1),
         ]
     columns.append(Column("Memory (MB)", better="low", decimals=0))
-    rows = [_row(name, entry) for name, entry in measured["rows"].items()]
-    return Table(
-        "overhead",
-        "Computational overhead",
-        tuple(columns),
-        tuple(rows),
-        "Model",
-        tuple(_notes(measured)),
-    )
-
-
-def _row(name: str, entry: Mapping[str, Any]) -> Row:
-    parameters = entry.get("parameters")
-    cells: list[Cell] = [None if parameters is None else Value(parameters / 1e6)]
-    for kind in _TIMES:
-        low, high = entry.get(f"{kind}_low"), entry.get(f"{kind}_high")
-        quartiles = None if low is None or high is None else f"{low:.2f}–{high:.2f}"
-        cells += [_value(entry, f"{kind}_ratio"), quartiles, _value(entry, f"{kind}_ms")]
-    cells.append(_value(entry, "memory_mb"))
-    method = entry.get("method", name)
-    known = method if method in METHODS else None
-    return Row(_NAMES.get(name, method_label(name)), tuple(cells), known, ours=known in PRESETS)
-
-
-def _value(entry: Mapping[str, Any], name: str) -> Cell:
-    number = entry.get(name)
-    return None if number is None else Value(float(number))
-
-
-def _notes(measured: Mapping[str, Any]) -> list[str]:
+    rows = tuple(_row(name, entry) for name, entry in measured["rows"].items())
     facts = [
         f"{measured[name]} {text}"
         for name, text in (("rounds", "rounds"), ("batch", "samples a batch"))
@@ -70,7 +41,7 @@ def _notes(measured: Mapping[str, Any]) -> list[str]:
     ]
     network = measured.get("backbone")
     on = f" on {network}" if network else ""
-    notes = [
+    notes = (
         (
             "Medians over turns in which softmax and the others alternate; ratios are taken within "
             "a turn, with the first and the third quartile. A training step and an inference are "
@@ -82,5 +53,22 @@ def _notes(measured: Mapping[str, Any]) -> list[str]:
             "Memory is the peak of a process that trains the model alone. The paper measured on a "
             "GPU, in seconds an epoch, against DAEDL."
         ),
-    ]
-    return [note for note in notes if note]
+    )
+    kept = tuple(filter(None, notes))
+    return Table("overhead", "Computational overhead", tuple(columns), rows, "Model", kept)
+
+
+def _row(name: str, entry: Mapping[str, Any]) -> Row:
+    def value(key: str, unit: float = 1.0) -> Cell:
+        number = entry.get(key)
+        return None if number is None else Value(number / unit)
+
+    cells = [value("parameters", 1e6)]
+    for kind in _TIMES:
+        low, high = entry.get(f"{kind}_low"), entry.get(f"{kind}_high")
+        quartiles = None if low is None or high is None else f"{low:.2f}–{high:.2f}"
+        cells += [value(f"{kind}_ratio"), quartiles, value(f"{kind}_ms")]
+    cells.append(value("memory_mb"))
+    method = entry.get("method", name)
+    known = method if method in METHODS else None
+    return Row(_NAMES.get(name, method_label(name)), tuple(cells), known, ours=known in PRESETS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -54,7 +53,8 @@ def ood_auroc(results: Results) -> Table:
 
 def _by_method(results: Results, label: str, metric: str, head: str, note: str) -> Table:
     def cell(source: Source, name: str, kind: str) -> Cell:
-        if source.detector and kind != detector_kind(source.score):
+        one_kind = "aleatoric" if source.score in OF_PROBABILITY else "epistemic"
+        if source.detector and kind != one_kind:
             return None
         return source.ood(name, source.score or kind, metric)
 
@@ -88,11 +88,6 @@ def _by_method(results: Results, label: str, metric: str, head: str, note: str) 
     return make_table(results, label, title, [*baselines, *detectors, *gem], fields, notes)
 
 
-def detector_kind(name: str) -> str:
-    """The kind of uncertainty that the one score of a detector stands under."""
-    return "aleatoric" if name in OF_PROBABILITY else "epistemic"
-
-
 def _venue(source: Source) -> str:
     """Where the method was published, as the paper writes it: `NeurIPS18`."""
     info = (DETECTORS[source.score] if source.detector else METHODS[source.method]).info
@@ -123,8 +118,7 @@ def by_score(results: Results) -> Table:
         results, heads, lambda source, name, metric: source.ood(name, source.score, metric)
     )
     sources = both_settings(results, "GEM-FI", "GEM-FI, paper's settings")
-    accuracies = [(source.name, source.number(of_test("accuracy"))) for source in sources]
-    notes = (
+    notes = [
         "The paper's table has the scores as columns. " + ID_POSITIVE + " OOD+ is with OOD "
         "positive.",
         (
@@ -132,18 +126,17 @@ def by_score(results: Results) -> Table:
             "it is the Jensen-Shannon divergence of the heads, and that plus the heads' own MI "
             "(total)."
         ),
-        *(
-            f"Test accuracy of {name}: {value.mean:.2f}."
-            for name, value in accuracies
-            if isinstance(value, Value)
-        ),
-    )
-    title = "OOD detection of GEM-FI by score"
+    ]
+    for source in sources:
+        accuracy = source.number(of_test("accuracy"))
+        if isinstance(accuracy, Value):
+            notes.append(f"Test accuracy of {source.name}: {accuracy.mean:.2f}.")
     rows = [
         replace(source, name=name, score=score)
         for source in sources
         for score, name in SCORES.items()
     ]
+    title = "OOD detection of GEM-FI by score"
     return make_table(results, "ood_aupr_auroc", title, rows, fields, notes, stub="Score")
 
 
@@ -179,7 +172,7 @@ def by_validation(results: Results) -> Table:
     """Each method with its best score on OOD-validation data, on the OOD test sets."""
     require_outside(results)
     tuning = _tuning(results)
-    rows, facts = [], {}
+    rows, facts = [], dict[Source, tuple[Cell, ...]]()
     for source in contestants(results):
         for detector in (False, True):
             if detector and not any(run.detectors for run in source.runs):
@@ -193,19 +186,19 @@ def by_validation(results: Results) -> Table:
                 facts[row] = (choice.label, str(choice.among), value)
             rows.append(row)
 
-    def fact(index: int) -> Callable[[Source], Cell]:
-        return lambda source: facts[source][index] if source in facts else NOT_RUN
+    def fact(at: int, source: Source) -> Cell:
+        return facts[source][at] if source in facts else NOT_RUN
 
     def cell(source: Source, name: str, metric: str) -> Cell:
         return source.ood(name, source.score, metric) if source in facts else NOT_RUN
 
+    columns = (Column("Score"), Column("of"), Column("AUROC", tuning, "high"))
     fields = [
-        Field(Column("Score"), fact(0)),
-        Field(Column("of"), fact(1)),
-        Field(Column("AUROC", tuning, "high"), fact(2)),
+        *(Field(column, partial(fact, at)) for at, column in enumerate(columns)),
         *ood_fields(results, {"aupr_id": "AUPR", "auroc": "AUROC"}, cell),
     ]
-    notes = [
+    labels = {score_label(name) for name in ("differential_entropy", "differential_entropy_upper")}
+    notes = (
         (
             "Every method has the one of its scores with the highest mean AUROC over its runs on "
             "OOD-validation data, where the other tables have the score that it names beforehand. "
@@ -213,10 +206,8 @@ def by_validation(results: Results) -> Table:
             "scores, or post-hoc detectors, that there were to choose from."
         ),
         "AUPR has ID as the positive class.",
-    ]
-    labels = {score_label(name) for name in ("differential_entropy", "differential_entropy_upper")}
-    if any(label in labels for label, _, _ in facts.values()):
-        notes.append(DIFFERENTIAL_ENTROPY_NOTE)
+        DIFFERENTIAL_ENTROPY_NOTE if any(label in labels for label, *_ in facts.values()) else "",
+    )
     title = "OOD detection by the score that OOD-validation data choose"
     return make_table(results, "ood_chosen", title, rows, fields, notes)
 
@@ -241,16 +232,17 @@ def corruptions(results: Results) -> Table:
     heads: dict[int | None, str] = {severity: f"C = {severity}" for severity in shift.severities}
     heads = heads or {None: "corrupted"}
     sources = contestants(results)
-    fields = [
-        number_field(Column(head, f"AUPR, {kind}", "high"), of_corrupted(results, severity, kind))
+    columns = [
+        (Column(head, f"AUPR, {kind}", "high"), of_corrupted(results, severity, kind))
         for kind in KINDS
         for severity, head in heads.items()
     ]
-    fields.append(number_field(Column("clean", "Accuracy", "high"), of_test("accuracy")))
-    fields += [
-        number_field(Column(head, "Accuracy", "high"), of_shift(severity, "id", "accuracy"))
+    columns.append((Column("clean", "Accuracy", "high"), of_test("accuracy")))
+    columns += [
+        (Column(head, "Accuracy", "high"), of_shift(severity, "id", "accuracy"))
         for severity, head in heads.items()
     ]
+    fields = [number_field(column, pick) for column, pick in columns]
     names = ", ".join(name.replace("_", " ") for name in shift.corruptions)
     notes = (
         (
@@ -270,22 +262,22 @@ def corruptions(results: Results) -> Table:
 
 def of_corrupted(results: Results, severity: int | None, kind: str) -> Pick:
     """AUPR of corrupted inputs; from the arrays where the records leave the score out."""
-    return partial(_corrupted, results, severity, kind)
+    recorded = of_shift(severity, kind, "aupr_ood")
 
+    def pick(run: RunRecord) -> float | None:
+        value = recorded(run)
+        if value is not None or not results.has_arrays(run):
+            return value
+        sets, array = results.arrays(run), f"score/{run.scores[kind]}"
+        clean = sets.get("test", {}).get(array)
+        if clean is None:
+            return None
+        ending = "" if severity is None else f"-{severity}"
+        auprs = [
+            metrics.aupr_ood(clean[: len(arrays[array])], arrays[array])
+            for name, arrays in sets.items()
+            if name.startswith("shift/") and name.endswith(ending) and array in arrays
+        ]
+        return sum(auprs) / len(auprs) if auprs else None
 
-def _corrupted(results: Results, severity: int | None, kind: str, run: RunRecord) -> float | None:
-    value = of_shift(severity, kind, "aupr_ood")(run)
-    if value is not None or not results.has_arrays(run):
-        return value
-    sets, array = results.arrays(run), f"score/{run.scores[kind]}"
-    clean = sets.get("test", {}).get(array)
-    ending = "" if severity is None else f"-{severity}"
-    auprs = [
-        metrics.aupr_ood(clean[: len(arrays[array])], arrays[array])
-        for name, arrays in sets.items()
-        if name.startswith("shift/")
-        and name.endswith(ending)
-        and array in arrays
-        and clean is not None
-    ]
-    return sum(auprs) / len(auprs) if auprs else None
+    return pick
