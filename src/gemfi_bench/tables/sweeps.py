@@ -43,9 +43,8 @@ def paper_settings(results: Results) -> Table:
         "VOS outliers, squared error for one head."
     )
     rows = planned(results, ABLATION, "sweeps.ablation")
-    sources = _ablation_sources(results, ABLATION, rows)
     title = "Ablation with the paper's settings"
-    return _switched(results, "table5", title, sources, ablation(), note)
+    return _switched(results, "table5", title, ABLATION, rows, ablation(), note)
 
 
 def our_settings(results: Results) -> Table:
@@ -57,26 +56,24 @@ def our_settings(results: Results) -> Table:
         "of its own here, as SN and UNC are off in it."
     )
     rows = planned(results, ABLATION_OURS, "sweeps.ablation_ours")
-    sources = _ablation_sources(results, ABLATION_OURS, rows)
     title = "Ablation with the settings of GEM-FI here"
-    return _switched(results, "table5-ours", title, sources, ablation(OURS), note)
-
-
-def _ablation_sources(results: Results, group: str, rows: Sequence[str]) -> list[Source]:
-    return [
-        Source(results, f"{index}. {ABLATION_LABELS.get(row, row)}", row, group)
-        for index, row in enumerate(rows, start=1)
-    ]
+    return _switched(results, "table5-ours", title, ABLATION_OURS, rows, ablation(OURS), note)
 
 
 def _switched(
     results: Results,
     label: str,
     title: str,
-    sources: Sequence[Source],
+    group: str,
+    rows: Sequence[str],
     configs: Mapping[str, PaperConfig],
     note: str,
 ) -> Table:
+    sources = [
+        Source(results, f"{index}. {ABLATION_LABELS.get(row, row)}", row, group)
+        for index, row in enumerate(rows, start=1)
+    ]
+
     def tick(switch: str, source: Source) -> Cell:
         """By what was run; before that, by what is planned."""
         runs = source.runs
@@ -108,40 +105,41 @@ def _switched(
 def fisher(results: Results) -> Table:
     """Sensitivity to λ_FI."""
     rows = planned(results, FISHER, "sweeps.fisher")
-    sources = _value_sources(results, FISHER, rows, _GEM.fi_reg_weight)
     note = "λ_FI is the weight of the Fisher penalty and the strength of the modulation at once."
-    title = "Sensitivity of GEM-FI to λ_FI"
-    return _sensitivity(results, "lambda_fi_appendix", title, sources, note, "λ_FI")
+    label, title = "lambda_fi_appendix", "Sensitivity of GEM-FI to λ_FI"
+    return _sensitivity(results, label, title, FISHER, rows, _GEM.fi_reg_weight, note, "λ_FI")
 
 
 def kl(results: Results) -> Table:
     """Sensitivity to λ_KL."""
     rows = planned(results, KL, "sweeps.kl")
-    sources = _value_sources(results, KL, rows, _GEM.kl_weight)
     note = "λ_KL is the weight of KL(Dir(α) ‖ Dir(1))."
-    title = "Sensitivity of GEM-FI to λ_KL"
-    return _sensitivity(results, "lambda_kl_appendix", title, sources, note, "λ_KL")
+    label, title = "lambda_kl_appendix", "Sensitivity of GEM-FI to λ_KL"
+    return _sensitivity(results, label, title, KL, rows, _GEM.kl_weight, note, "λ_KL")
 
 
 def components(results: Results) -> Table:
     """Effect of the number of heads."""
     rows = planned(results, COMPONENTS, "sweeps.components")
-    sources = _value_sources(results, COMPONENTS, rows, _GEM.num_components)
     note = "With K = 1 there is no router, and Fisher modulation changes nothing."
-    title = "GEM-FI by the number of heads K"
-    return _sensitivity(results, "gemfi_k_cifar", title, sources, note, "K")
-
-
-def _value_sources(
-    results: Results, group: str, rows: Sequence[str], default: float
-) -> list[Source]:
-    names = {row: f"{row} (default)" if float(row) == default else row for row in rows}
-    return [Source(results, name, row, group) for row, name in names.items()]
+    label, title = "gemfi_k_cifar", "GEM-FI by the number of heads K"
+    return _sensitivity(results, label, title, COMPONENTS, rows, _GEM.num_components, note, "K")
 
 
 def _sensitivity(
-    results: Results, label: str, title: str, sources: Sequence[Source], note: str, stub: str
+    results: Results,
+    label: str,
+    title: str,
+    group: str,
+    rows: Sequence[str],
+    default: float,
+    note: str,
+    stub: str,
 ) -> Table:
+    sources = [
+        Source(results, f"{row} (default)" if float(row) == default else row, row, group)
+        for row in rows
+    ]
     fields = [
         _ACCURACY,
         number_field(Column("NLL", "ID test", "low", 3), of_test("nll")),
