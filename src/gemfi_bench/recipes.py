@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from gemfi.data import Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.errors import InputError
 from gemfi.methods import PAPER_PRESETS, PRESETS, PaperConfig, method
 from gemfi.outliers import VOS
-from gemfi.runs.spec import Recipe, RunSpec, find_task, make_spec
+from gemfi.runs.spec import Recipe
 from gemfi.spectral import Spectral
 from gemfi.training.config import TrainConfig
 
@@ -41,18 +40,6 @@ def paper_recipe(method_name: str, dataset: str) -> Recipe:
             else f"{name} has no recipe of its own; use the recipe matched"
         )
     return OWN[name](dataset)
-
-
-def paper_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
-    """The run that a method's own paper asks for, on mnist or cifar10.
-
-    Args:
-        name: of the task.
-        method_name: a name in `METHODS`.
-        task: the task itself, if it is at hand.
-    """
-    recipe = paper_recipe(method_name, name)  # says what there is, before data is read
-    return make_spec(name, method_name, task or find_task(name), recipe=recipe)
 
 
 def _check_dataset(dataset: str) -> None:
@@ -330,8 +317,8 @@ def gem_config(preset: str, dataset: str, *, released: bool = False) -> PaperCon
 
 def _gem(dataset: str) -> Recipe:
     config = gem_config("gem-fi", dataset)
-    whole = {each.name: getattr(config, each.name) for each in fields(config)}
-    return replace(_GEM[dataset], head=whole)
+    head = {field.name: getattr(config, field.name) for field in fields(config)}
+    return replace(_GEM[dataset], head=head)
 
 
 OWN: Final[Mapping[str, Callable[[str], Recipe]]] = {
