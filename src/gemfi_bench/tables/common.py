@@ -7,8 +7,11 @@ A cell says why it has no number: a set that is not at hand is "data absent", a 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args
 
 from gemfi.methods import PRESETS
@@ -28,19 +31,15 @@ NO_ARRAYS: Final = "no arrays"
 KINDS: Final = {"aleatoric": "Alea.", "epistemic": "Epis."}
 """Kind of uncertainty -> head of its column."""
 
-ID_POSITIVE: Final = (
-    "AUPR is average precision with ID as the positive class, ranked by minus the score, as the "
-    "numbers of the paper were really computed; its text says OOD positive."
-)
-FEW_RUNS: Final = "The best numbers are marked only where they rest on as many runs as any row has."
 RESAMPLES: Final = 200
 """Enough for the ends of an interval of 95 %, and a twentieth of a second for 10,000 inputs."""
 
-INTERVALS: Final = (
-    f"[low, high], of a row with one run: 95 % interval over its inputs, by {RESAMPLES} bootstrap "
-    "resamples of ID and of OOD inputs. It says what the inputs decide, and not how another seed "
-    "would do."
-)
+_WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+_SHARED: Final = {
+    name: " ".join(text.format(resamples=RESAMPLES).split())
+    for name, text in _WORDS["shared"].items()
+}
+INTERVALS: Final = _SHARED["intervals"]
 PAPER_SETTINGS: Final = "GEM-FI (paper's settings)"
 _LISTED: Final = 6  # methods in a note; of more it says "all others"
 
@@ -300,24 +299,46 @@ class Measured:
 # -- the table ------------------------------------------------------------------------------------
 
 
+def worded_table(
+    label: str,
+    columns: Iterable[Column],
+    rows: Iterable[Row],
+    *more: str,
+    values: Mapping[str, object] = MappingProxyType({}),
+) -> Table:
+    """A table with the title, the stub and the notes that `words.toml` has for it.
+
+    `more` are further notes, `values` what stands in the braces; empty notes are left out.
+    """
+    words = _WORDS[label]
+    notes = [" ".join(note.format(**_SHARED, **values).split()) for note in words["notes"]]
+    stub = words.get("stub", "Method")
+    kept = tuple(filter(None, [*notes, *more]))
+    return Table(label, words["title"], tuple(columns), tuple(rows), stub, kept)
+
+
 def make_table(
     results: Results,
     label: str,
-    title: str,
     sources: Sequence[Source],
     fields: Sequence[Field],
-    notes: Iterable[str] = (),
+    notes: Sequence[str] = (),
     *,
-    stub: str = "Method",
     inside: bool = False,
+    **values: object,
 ) -> Table:
     """A row for each source, a column for each field, and the notes.
 
-    The notes are the table's own, where they are not empty, then those of every table. `inside` is
-    for one about ID data alone.
+    Args:
+        results: of the bench.
+        label: of the paper; `words.toml` has the title and the notes.
+        sources: the rows.
+        fields: the columns.
+        notes: further ones; those of every table follow them.
+        inside: whether it is about ID data alone.
+        values: what stands in the braces of the notes, beside `scores`.
     """
-    columns = tuple(field.column for field in fields)
-    rows = tuple(
+    rows = [
         Row(
             source.name,
             tuple(field.cell(source) for field in fields),
@@ -326,21 +347,26 @@ def make_table(
             source.section,
         )
         for source in sources
-    )
+    ]
     names = [] if inside else results.ood_sets
     cells = [cell for row in rows for cell in row.cells if isinstance(cell, Value)]
-    table = Table(label, title, columns, rows, stub)
-    texts = [
+    has_intervals = any(cell.interval and cell.std is None for cell in cells)
+    table = worded_table(
+        label,
+        [field.column for field in fields],
+        rows,
         *notes,
-        INTERVALS if any(cell.interval and cell.std is None for cell in cells) else "",
+        INTERVALS if has_intervals else "",
         _sizes(results, names),
         *results.caveats(names),
         *results.protocol.notes,
         _progress(results, sources),
         _indicative(rows),
-        FEW_RUNS if has_few_runs(table) else "",
-    ]
-    return replace(table, notes=tuple(filter(None, texts)))
+        values={"scores": score_names(sources), **values},
+    )
+    if not has_few_runs(table):
+        return table
+    return replace(table, notes=(*table.notes, _SHARED["few_runs"]))
 
 
 def _sizes(results: Results, names: Sequence[str]) -> str:

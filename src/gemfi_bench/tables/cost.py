@@ -8,6 +8,7 @@ from typing import Any, Final
 from gemfi.methods import METHODS, PRESETS
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
+from gemfi_bench.tables.common import worded_table
 from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
@@ -33,7 +34,7 @@ def overhead(results: Results) -> Table:
             Column("ms", title, decimals=1),
         ]
     columns.append(Column("Memory (MB)", better="low", decimals=0))
-    rows = tuple(_row(name, entry) for name, entry in measured["rows"].items())
+    rows = [_row(name, entry) for name, entry in measured["rows"].items()]
     facts = [
         f"{measured[name]} {text}"
         for name, text in (("rounds", "rounds"), ("batch", "samples a batch"))
@@ -41,21 +42,8 @@ def overhead(results: Results) -> Table:
     ]
     network = measured.get("backbone")
     on = f" on {network}" if network else ""
-    notes = (
-        (
-            "Medians over turns in which softmax and the others alternate; ratios are taken within "
-            "a turn, with the first and the third quartile. A training step and an inference are "
-            "complete: outliers, losses and optimiser, or density and scores. The row of softmax "
-            "is softmax against itself: how far it is from 1 is how far the clock can be trusted."
-        ),
-        f"Measured{on}: {', '.join(facts)}." if facts else "",
-        (
-            "Memory is the peak of a process that trains the model alone. The paper measured on a "
-            "GPU, in seconds an epoch, against DAEDL."
-        ),
-    )
-    kept = tuple(filter(None, notes))
-    return Table("overhead", "Computational overhead", tuple(columns), rows, "Model", kept)
+    values = {"measured": f"Measured{on}: {', '.join(facts)}." if facts else ""}
+    return worded_table("overhead", columns, rows, values=values)
 
 
 def _row(name: str, entry: Mapping[str, Any]) -> Row:

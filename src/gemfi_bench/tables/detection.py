@@ -15,7 +15,6 @@ from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Pick, Results, data_title, of_shift, of_test
 from gemfi_bench.style import detector_label
 from gemfi_bench.tables.common import (
-    ID_POSITIVE,
     KINDS,
     NOT_RUN,
     Field,
@@ -42,16 +41,15 @@ _VENUES: Final = {
 
 def ood_aupr(results: Results) -> Table:
     """OOD detection by method, AUPR."""
-    return _by_method(results, "table2", "aupr_id", "AUPR", ID_POSITIVE)
+    return _by_method(results, "table2", "aupr_id")
 
 
 def ood_auroc(results: Results) -> Table:
     """OOD detection by method, AUROC."""
-    note = "AUROC: an OOD input has a higher score than an ID input, ties counting half."
-    return _by_method(results, "table2b", "auroc", "AUROC", note)
+    return _by_method(results, "table2b", "auroc")
 
 
-def _by_method(results: Results, label: str, metric: str, head: str, note: str) -> Table:
+def _by_method(results: Results, label: str, metric: str) -> Table:
     def cell(source: Source, name: str, kind: str) -> Cell:
         one_kind = "aleatoric" if source.score in OF_PROBABILITY else "epistemic"
         if source.detector and kind != one_kind:
@@ -72,20 +70,20 @@ def _by_method(results: Results, label: str, metric: str, head: str, note: str) 
         for name in DETECTORS
         if any(name in run.detectors for run in source.runs)
     ]
-    notes = [note, score_names(sources)]
+    note = ""
     if detectors:
         hosts = dict.fromkeys(detector.row for detector in detectors)
         on = ", ".join(source.name for source in sources if source.row in hosts)
         known = {detector.score for detector in detectors}
         probable = ", ".join(detector_label(name) for name in OF_PROBABILITY if name in known)
-        notes.append(
+        note = (
             f"Post-hoc detectors (on {on}) have one score each: those of a "
             f"probability ({probable or 'none here'}) are under Alea., the others under Epis."
         )
     baselines = [source for source in sources if not source.ours]
     gem = [source for source in sources if source.ours]
-    title = f"OOD detection: {head} of aleatoric and epistemic uncertainty"
-    return make_table(results, label, title, [*baselines, *detectors, *gem], fields, notes)
+    rows = [*baselines, *detectors, *gem]
+    return make_table(results, label, rows, fields, detectors=note, scores=score_names(sources))
 
 
 def _venue(source: Source) -> str:
@@ -118,15 +116,7 @@ def by_score(results: Results) -> Table:
         results, heads, lambda source, name, metric: source.ood(name, source.score, metric)
     )
     sources = both_settings(results, "GEM-FI", "GEM-FI, paper's settings")
-    notes = [
-        "The paper's table has the scores as columns. " + ID_POSITIVE + " OOD+ is with OOD "
-        "positive.",
-        (
-            "MI: the paper's formula mixes gated and ungated entropies and can be negative; here "
-            "it is the Jensen-Shannon divergence of the heads, and that plus the heads' own MI "
-            "(total)."
-        ),
-    ]
+    notes = []
     for source in sources:
         accuracy = source.number(of_test("accuracy"))
         if isinstance(accuracy, Value):
@@ -136,8 +126,7 @@ def by_score(results: Results) -> Table:
         for source in sources
         for score, name in SCORES.items()
     ]
-    title = "OOD detection of GEM-FI by score"
-    return make_table(results, "ood_aupr_auroc", title, rows, fields, notes, stub="Score")
+    return make_table(results, "ood_aupr_auroc", rows, fields, notes)
 
 
 def rho_one(results: Results) -> Table:
@@ -147,22 +136,13 @@ def rho_one(results: Results) -> Table:
         return source.ood(name, source.score if kind == "epistemic" else "max_prob", "aupr_id")
 
     fields = ood_fields(results, KINDS, cell, marked=("epistemic",))
-    notes = (
-        (
-            "ρ is fitted after training and scales α0 alone, so that both rows are of the same "
-            "runs and Alea. (1 − max p) cannot differ; in the paper it does, by 1.8."
-        ),
-        "Epis. is the evidence score in all rows: −log α0, with log ρ and without.",
-        ID_POSITIVE,
-    )
     names = {"evidence": "GEM-FI with ρ(z)", "bare_evidence": "GEM-FI with ρ(z) = 1"}
     rows = [
         replace(source, name=name, score=score)
         for source in both_settings(results, "Settings here", "Paper's settings")
         for score, name in names.items()
     ]
-    title = "GEM-FI with and without the density scaler"
-    return make_table(results, "rho_one_appendix", title, rows, fields, notes, stub="Model")
+    return make_table(results, "rho_one_appendix", rows, fields)
 
 
 # -- by the score that validation chooses ---------------------------------------------------------
@@ -198,18 +178,8 @@ def by_validation(results: Results) -> Table:
         *ood_fields(results, {"aupr_id": "AUPR", "auroc": "AUROC"}, cell),
     ]
     labels = {score_label(name) for name in ("differential_entropy", "differential_entropy_upper")}
-    notes = (
-        (
-            "Every method has the one of its scores with the highest mean AUROC over its runs on "
-            "OOD-validation data, where the other tables have the score that it names beforehand. "
-            "Nothing of the OOD test sets takes part in the choice. The third column counts the "
-            "scores, or post-hoc detectors, that there were to choose from."
-        ),
-        "AUPR has ID as the positive class.",
-        DIFFERENTIAL_ENTROPY_NOTE if any(label in labels for label, *_ in facts.values()) else "",
-    )
-    title = "OOD detection by the score that OOD-validation data choose"
-    return make_table(results, "ood_chosen", title, rows, fields, notes)
+    note = DIFFERENTIAL_ENTROPY_NOTE if any(label in labels for label, *_ in facts.values()) else ""
+    return make_table(results, "ood_chosen", rows, fields, differential_entropy=note)
 
 
 def _tuning(results: Results) -> str:
@@ -244,20 +214,16 @@ def corruptions(results: Results) -> Table:
     ]
     fields = [number_field(column, pick) for column, pick in columns]
     names = ", ".join(name.replace("_", " ") for name in shift.corruptions)
-    notes = (
-        (
-            f"{data_title(results.protocol.task)} → {len(shift.corruptions)} corruptions of the "
-            f"first {shift.images:,} test inputs at most: {names}."
-        ),
-        (
-            "AUPR is average precision with corrupted inputs as the positive class against the "
-            "clean ones that they were made from, mean over the corruptions; a constant score has "
-            "50."
-        ),
-        "The paper shows aleatoric uncertainty alone. " + score_names(sources),
+    return make_table(
+        results,
+        "shift_detection_corruptions",
+        sources,
+        fields,
+        task=data_title(results.protocol.task),
+        count=len(shift.corruptions),
+        images=shift.images,
+        names=names,
     )
-    title = "Detection of corruption shift by severity"
-    return make_table(results, "shift_detection_corruptions", title, sources, fields, notes)
 
 
 def of_corrupted(results: Results, severity: int | None, kind: str) -> Pick:

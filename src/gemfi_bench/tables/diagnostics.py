@@ -64,18 +64,8 @@ def energy_support(results: Results) -> Table:
         for pool, title in _POOLS.items()
         for at, name in enumerate(columns)
     ]
-    notes = (
-        _distance_note(results),
-        (
-            "ρ > 0: in how many runs. p-value: of no correlation, by Student's t with n − 2 "
-            "degrees of freedom, the largest of the runs. It falls with n and does not say how "
-            "strong the correlation is."
-        ),
-        "The paper has a row for each data set, and no pool. A row without an energy is empty.",
-    )
-    title = "Rank correlation of the learned energy with the distance to the training data"
     label = "energy_support_corr_appendix"
-    return make_table(results, label, title, sources, fields, notes, stub="Model")
+    return make_table(results, label, sources, fields, distance=_distance_note(results))
 
 
 def _pool_cells(measured: Measured, pool: str) -> tuple[Cell, Cell, Cell]:
@@ -118,19 +108,9 @@ def gate_correlations(results: Results) -> Table:
         ),
         Field(Column("Label changes"), lambda source: changes.get(gate(source), "not kept")),
     ]
-    notes = (
-        "Spearman's correlation of the gate (its mean over the classes) with the learned energy "
-        "and with the distance: negative where the gate closes off the support. "
-        + _distance_note(results),
-        (
-            "Gate “energy” is a falling function of the energy: −1 is by construction, and as it "
-            "scales all classes alike no label changes. Of gate “prob” a common scale cancels; the "
-            "labels without the gate are not kept in the arrays."
-        ),
-        "The paper claims this inverse mapping and has no such table.",
+    return make_table(
+        results, "gate_correlations", sources, fields, distance=_distance_note(results)
     )
-    title = "Rank correlation of the gate with energy and distance"
-    return make_table(results, "gate_correlations", title, sources, fields, notes, stub="Model")
 
 
 def _distance_note(results: Results) -> str:
@@ -191,18 +171,7 @@ def energy_deciles(results: Results) -> Table:
     fields = [
         Field(Column(str(at + 1), head, decimals=3), partial(decile, at)) for at in range(_DECILES)
     ]
-    notes = (
-        (
-            "Test data, ordered by the learned energy and cut into ten equal parts. Std. dev. is "
-            "that of the distances within a part; ± is over the seeds."
-        ),
-        (
-            "The paper's distances, 4.8 to 12.5, can only be of raw features: on the unit sphere "
-            "none exceeds 2."
-        ),
-    )
-    title = "Distance to the training data by deciles of the energy"
-    return make_table(results, "energy_bins_appendix", title, rows, fields, notes, stub="")
+    return make_table(results, "energy_bins_appendix", rows, fields)
 
 
 def _deciles(sets: Sets) -> Mapping[str, float]:
@@ -235,13 +204,8 @@ def diversity(results: Results) -> Table:
         "cosine": Column("Pairwise cosine", decimals=3),
         "differ": Column("Disagreement (%)"),
     }
-    note = (
-        "Cosine of the predictions p of two heads, and share of pairs of heads whose most "
-        "probable class differs; mean over pairs and inputs, ± over the seeds."
-    )
     parts = {"test": "ID test"}
-    label, title = "head_diversity_appendix", "Diversity of the heads"
-    return _by_part(results, label, title, parts, _diversity, columns, (note,), "Data")
+    return _by_part(results, "head_diversity_appendix", parts, _diversity, columns)
 
 
 def _diversity(names: Sequence[str], sets: Sets) -> Mapping[str, float]:
@@ -265,16 +229,7 @@ def routing(results: Results) -> Table:
         "easy": f"Easy ID (right, confidence ≥ {EASY:g})",
         "boundary": f"Boundary ID (right, confidence < {BOUNDARY:g})",
     }
-    notes = (
-        (
-            "Entropy of the router's weights π in nats and their largest, mean over the inputs, ± "
-            f"over the seeds; at most log K, {math.log(3):.3f} for three heads. Inputs is how many "
-            "there are in a run, of the runs with any."
-        ),
-        "gem-fi here has a term that favours an even π; with the paper's settings there is none.",
-    )
-    label, title = "routing_specialization_appendix", "Specialisation of the router"
-    return _by_part(results, label, title, parts, _routing, columns, notes, "Condition")
+    return _by_part(results, "routing_specialization_appendix", parts, _routing, columns)
 
 
 def _routing(names: Sequence[str], sets: Sets) -> Mapping[str, float]:
@@ -303,12 +258,9 @@ def conditions(test: Arrays) -> dict[str, npt.NDArray[np.bool_]]:
 def _by_part(
     results: Results,
     label: str,
-    title: str,
     inside: Mapping[str, str],
     measure: Callable[[Sequence[str], Sets], Mapping[str, float]],
     columns: Mapping[str, Column],
-    notes: Sequence[str],
-    stub: str,
 ) -> Table:
     """A section for each mixture: a row for each part of the test data, then one an OOD set."""
     sources = [source for source in gem_sources(results) if not _has_one_head(source)]
@@ -329,7 +281,7 @@ def _by_part(
         return measured(source).cell(f"{source.score} {number}")
 
     fields = [Field(column, partial(cell, number)) for number, column in columns.items()]
-    return make_table(results, label, title, rows, fields, notes, stub=stub)
+    return make_table(results, label, rows, fields)
 
 
 def _has_one_head(source: Source) -> bool:

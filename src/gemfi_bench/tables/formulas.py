@@ -16,7 +16,7 @@ from gemfi.methods.gem_paper import as_paper
 from gemfi.runs import RunSpec
 from gemfi_bench.grid import ABLATION, FULL, MAIN
 from gemfi_bench.results import Results
-from gemfi_bench.tables.common import NOT_RUN, PAPER_SETTINGS, Source, short
+from gemfi_bench.tables.common import NOT_RUN, PAPER_SETTINGS, Source, short, worded_table
 from gemfi_bench.tabular import Column, Row, Table
 from gemfi_bench.unavailable import Unavailable
 
@@ -60,19 +60,8 @@ order, then others that the text uses."""
 
 def notation(_results: Results) -> Table:
     """Symbol, meaning and place, the same for every benchmark."""
-    return Table(
-        "notation-summary",
-        "Notation, and where it is in the code",
-        (Column("Meaning"), Column("In gemfi")),
-        tuple(Row(symbol, (meaning, names)) for symbol, meaning, names in SYMBOLS),
-        "Symbol",
-        (
-            (
-                "The package keeps logarithms: log_alpha, log_p and so on. docs/mathematics.md has "
-                "the formulas."
-            ),
-        ),
-    )
+    rows = [Row(symbol, (meaning, names)) for symbol, meaning, names in SYMBOLS]
+    return worded_table("notation-summary", (Column("Meaning"), Column("In gemfi")), rows)
 
 
 # -- formulas -------------------------------------------------------------------------------------
@@ -115,25 +104,7 @@ def dirichlet(results: Results) -> Table:
         Row(name, tuple(NOT_RUN if form is None else form[name] for form in forms))
         for name in _ROWS
     ]
-    notes = (
-        (
-            "Written from the configuration of the runs. h are the layers of a head, z the "
-            "features, E the learned energy, π the router's weights, FI the Fisher proxy, j runs "
-            "over classes."
-        ),
-        (
-            "a and b come from ID validation data after training: σ is 1/2 at the lowest twentieth "
-            "and 0.9 at the median."
-        ),
-        (
-            "The evidence score is minus the log of the total. By default GEM-FI is judged by "
-            "unfamiliarity, which joins evidence, energy and density."
-        ),
-        "The paper's table leaves the gate out of p, and its text has α with ρ and without.",
-    )
-    columns = tuple(Column(source.name) for source in sources)
-    title = "Dirichlet parameterisation of DAEDL and GEM-FI"
-    return Table("table1", title, columns, tuple(rows), "", notes)
+    return worded_table("table1", [Column(source.name) for source in sources], rows)
 
 
 def _form(source: Source) -> Form | None:

@@ -22,6 +22,7 @@ from gemfi_bench.tables.common import (
     contestants,
     setting,
     short,
+    worded_table,
 )
 from gemfi_bench.tabular import Cell, Column, Row, Table
 from gemfi_bench.unavailable import Unavailable
@@ -57,24 +58,12 @@ def hyper_parameters(results: Results) -> Table:
         for source in others
         if (run := source.used_run())
     ]
-    notes = (
-        (
-            "Written from the configuration of the runs; “–” where a method has no such setting. "
-            "Schedules are fractions of training."
-        ),
-        (
-            "The paper leaves open: λ_EBM, λ_UNC, the energy's margin, the temperature of the "
-            "heads and its dropout inside them (0.01 to 0.03)."
-        ),
-        f"Learning rate of the others: {', '.join(rates)}." if rates else "",
-        *results.protocol.notes,
-    )
+    values = {"rates": f"Learning rate of the others: {', '.join(rates)}." if rates else ""}
     columns = [
         *(Column(source.name) for source in shown),
         *(Column(data, "Paper") for data in _PAPER.values()),
     ]
-    kept = tuple(note for note in notes if note)
-    return Table("hparams", "Hyper-parameters", tuple(columns), tuple(rows), "Parameter", kept)
+    return worded_table("hparams", columns, rows, *results.protocol.notes, values=values)
 
 
 def num_classes(results: Results) -> int | None:
@@ -275,29 +264,7 @@ def related_work(results: Results) -> Table:
             else:
                 head = setting(run, "head")
             rows.append(Row(name, ticks(method, head or {}), method, row in PRESETS, section))
-    notes = (
-        (
-            "Ticks are derived from the code: from the configuration of the runs, else from the "
-            "default one. The last two columns are ours."
-        ),
-        (
-            "End-to-end density: something that tells how familiar an input is learns with the "
-            "network. A Gaussian that is fitted afterwards (DAEDL, and ρ of GEM) does not count; "
-            "the energy of GEM and the flows of PostNet do. The paper also ticks the mixture of "
-            "Dirichlets and I-EDL, which have none."
-        ),
-        (
-            "FI for routing: the paper ticks I-EDL, which uses the Fisher information in its loss "
-            "and has no router."
-        ),
-        (
-            "Stand-ins: no code of the mixture of Dirichlets was published, and no such gated EDL "
-            "was found; they are GEM with all other switches off."
-        ),
-    )
-    title = "Comparison with related work"
-    columns = tuple(Column(name) for name in _PROPERTIES)
-    return Table("related_work_comparison", title, columns, tuple(rows), "Method", notes)
+    return worded_table("related_work_comparison", map(Column, _PROPERTIES), rows)
 
 
 def ticks(method: str, head: Mapping[str, Any]) -> tuple[bool, ...]:
