@@ -64,27 +64,16 @@ class Span:
 
 @dataclass(frozen=True)
 class Layout:
-    """A table as it is shown.
-
-    Attributes:
-        label: of the table.
-        title: of the table.
-        stub: head of the first column.
-        heads: of the other columns, with an arrow to where good numbers are.
-        spans: over all columns; empty where no column has a group.
-        blocks: heading, which may be empty, and rows of each section.
-        footnotes: letter -> remark on a number.
-        remarks: what stands below: footnotes with their letters, notes with an empty one.
-    """
+    """A table as it is shown."""
 
     label: str
     title: str
-    stub: str
-    heads: tuple[str, ...]
-    spans: tuple[Span, ...]
-    blocks: tuple[tuple[str, tuple[ShownRow, ...]], ...]
-    footnotes: dict[str, str]
-    remarks: tuple[tuple[str, str], ...]
+    stub: str  # head of the first column
+    heads: tuple[str, ...]  # of the other columns, with an arrow to where good numbers are
+    spans: tuple[Span, ...]  # over all columns; empty where no column has a group
+    blocks: tuple[tuple[str, tuple[ShownRow, ...]], ...]  # heading, or "", and rows of a section
+    footnotes: dict[str, str]  # letter -> remark on a number
+    remarks: tuple[tuple[str, str], ...]  # below it: footnotes with letters, notes without
 
 
 def layout(table: Table) -> Layout:

@@ -33,7 +33,6 @@ from gemfi_bench.grid import RATES
 from gemfi_bench.latex import latex
 from gemfi_bench.manifest import (
     MANIFEST,
-    NOT_MADE,
     PAPER_FIGURES,
     PAPER_TABLES,
     file_stem,
@@ -183,11 +182,10 @@ class _Work:
             for part in ("tables", "figures"):
                 for path in (self.target / part).glob(f"{file_stem(label)}.*"):
                     path.unlink()
-        reasons = {**NOT_MADE, **self.reasons}
         labels = dict.fromkeys([*PAPER_TABLES, *PAPER_FIGURES, *self.files, *self.reasons])
         manifest = {
             label: self.files.get(label)
-            or {"not_made": reasons.get(label, "figures were left out")}
+            or {"not_made": self.reasons.get(label, "figures were left out")}
             for label in labels
         }
         write_atomically(self.target / MANIFEST, to_json(manifest, indent=1).encode() + b"\n")

@@ -41,11 +41,7 @@ def over_samples(
 ) -> Interval | None:
     """The percentile bootstrap of a number; None where it, or one of a resample, is not defined.
 
-    Args:
-        statistic: the number, given how to look at the arrays of a run.
-        resamples: how many.
-        seed: of the resampling.
-        level: of the interval.
+    `statistic` is the number, given how to look at the arrays of a run.
     """
     check_resampling(resamples, seed, level)
     values = []

@@ -157,21 +157,17 @@ def bootstrap_ood(
     ID and OOD samples are resampled apart, so that the base rate stays, and for all runs alike.
     Where the two sets do not overlap every resample is perfect, and the interval has no width.
 
-    Args:
-        runs: for each run, the uncertainties of ID samples and of OOD samples.
-        metric: `auroc`, `aupr_id` or `aupr_ood`.
-        resamples: how many.
-        seed: of the resampling.
-        level: of the interval.
+    `runs` holds the uncertainties of ID and of OOD samples, a pair a run.
     """
     check_choice("metric", metric, _FROM_COUNTS)
     check_resampling(resamples, seed, level)
-    estimates = [float(getattr(metrics, metric)(*pair)) for pair in runs]  # which checks the scores
-    sizes = {(len(inside), len(outside)) for inside, outside in runs}
+    pairs = [(_array(inside), _array(outside)) for inside, outside in runs]
+    estimates = [float(getattr(metrics, metric)(*pair)) for pair in pairs]  # which checks them
+    sizes = {(len(inside), len(outside)) for inside, outside in pairs}
     if len(sizes) != 1:
         raise InputError(f"runs must have scored the same samples, got {sorted(sizes)} of them")
     n_id, n_ood = sizes.pop()
-    resampled = [resampler(*pair, metric) for pair in runs]
+    resampled = [resampler(*pair, metric) for pair in pairs]
     rng = np.random.default_rng(seed)
     values = []
     for _ in range(resamples):
@@ -194,14 +190,13 @@ def percentile_interval(values: Sequence[float], estimate: float, level: float) 
 
 
 def resampler(
-    id_scores: Values, ood_scores: Values, metric: Detection
+    id_scores: Floats, ood_scores: Floats, metric: Detection
 ) -> Callable[[Ints, Ints], float]:
     """The metric of drawn samples, given the indices of the ID and the OOD ones.
 
     Scores are sorted once: a resample is then a matter of counts and cumulative sums.
     """
-    scores = np.concatenate([_array(id_scores), _array(ood_scores)])
-    distinct, group = np.unique(scores, return_inverse=True)
+    distinct, group = np.unique(np.concatenate([id_scores, ood_scores]), return_inverse=True)
     id_group, ood_group = group[: len(id_scores)], group[len(id_scores) :]
 
     def of_draw(inside: Ints, outside: Ints) -> float:

@@ -23,26 +23,17 @@ Mark = Literal["best", "second"]
 class Value:
     """A number and where it comes from.
 
-    Attributes:
-        mean: over the runs; NaN where it is not defined.
-        std: sample standard deviation over the runs; None below two of them.
-        n: how many runs.
-        keys: of the records of the runs.
-        flag: a remark, such as "impossible: ...", shown as a footnote.
-        missing: further runs that have no such number, or an infinite one: the mean is without
-            them, so that it says so and is never best.
-        interval: low and high end over the inputs; shown of one run, which has no deviation.
-        unseen: further runs without the arrays that the number is made from.
+    The mean is without the `missing` runs, so that it says so and is never best.
     """
 
-    mean: float
-    std: float | None = None
-    n: int = 1
-    keys: tuple[str, ...] = ()
-    flag: str | None = None
-    missing: int = 0
-    interval: tuple[float, float] | None = None
-    unseen: int = 0
+    mean: float  # over the runs; NaN where it is not defined
+    std: float | None = None  # sample deviation over the runs; None below two of them
+    n: int = 1  # how many runs
+    keys: tuple[str, ...] = ()  # of the records of the runs
+    flag: str | None = None  # a remark, such as "impossible: ...", shown as a footnote
+    missing: int = 0  # further runs that have no such number, or an infinite one
+    interval: tuple[float, float] | None = None  # over the inputs; shown of one run
+    unseen: int = 0  # further runs without the arrays that the number is made from
 
     @property
     def runs(self) -> int:
@@ -81,61 +72,36 @@ Cell: TypeAlias = Value | str | bool | None
 
 @dataclass(frozen=True)
 class Column:
-    """What the cells of a column are.
+    """What the cells of a column are."""
 
-    Attributes:
-        name: as shown, "AUPR".
-        group: the head that spans it and its neighbours, "MNIST → KMNIST"; empty for none.
-        better: whether high or low numbers are good; None for neither.
-        decimals: digits after the point, of means and standard deviations.
-        marked: mark the best numbers; False for numbers that do not compete, as published ones.
-    """
-
-    name: str
-    group: str = ""
-    better: Better | None = None
-    decimals: int = 2
-    marked: bool = True
+    name: str  # as shown, "AUPR"
+    group: str = ""  # the head over it and its neighbours, "MNIST → KMNIST"; empty for none
+    better: Better | None = None  # whether high or low numbers are good; None for neither
+    decimals: int = 2  # digits after the point, of means and standard deviations
+    marked: bool = True  # mark the best; False for numbers that do not compete, as published ones
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table.
+    """One line of a table."""
 
-    Attributes:
-        name: as shown, "GEM-FI".
-        cells: one a column.
-        method: this project's name of the method, "gem-fi"; None for a row that is not of one.
-        ours: a method of the paper itself, shaded as the paper does.
-        section: rows of one section stand together and compete with each other only.
-    """
-
-    name: str
-    cells: tuple[Cell, ...]
-    method: str | None = None
-    ours: bool = False
-    section: str = ""
+    name: str  # as shown, "GEM-FI"
+    cells: tuple[Cell, ...]  # one a column
+    method: str | None = None  # this project's name of it, "gem-fi"; None if it is of none
+    ours: bool = False  # a method of the paper itself, shaded as the paper does
+    section: str = ""  # rows of one stand together and compete with each other only
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper.
+    """A table of the paper."""
 
-    Attributes:
-        label: of the paper, "table2"; it becomes a file name, an id and a LaTeX label.
-        title: what the table shows.
-        columns: all but the first, which holds the names of the rows.
-        rows: from the top, those of one section next to each other.
-        stub: head of the first column.
-        notes: conventions, what stands for what, and what is absent.
-    """
-
-    label: str
+    label: str  # of the paper, "table2"; it becomes a file name, an id and a LaTeX label
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    stub: str = "Method"
-    notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...]  # all but the first, which holds the names of the rows
+    rows: tuple[Row, ...]  # from the top, those of one section next to each other
+    stub: str = "Method"  # head of the first column
+    notes: tuple[str, ...] = ()  # conventions, what stands for what, and what is absent
 
     def __post_init__(self) -> None:
         for row in self.rows:

@@ -175,7 +175,7 @@ def percentiles(values: list[float], level: float) -> tuple[float, float]:
 def test_on_the_samples_themselves_the_counts_give_the_metric(
     metric: Detection, inside: list[float], outside: list[float]
 ) -> None:
-    resampled = resampler(inside, outside, metric)
+    resampled = resampler(np.array(inside), np.array(outside), metric)
     draw = np.arange(len(inside)), np.arange(len(outside))
     expected = getattr(metrics, metric)(inside, outside)
     assert resampled(*draw) == pytest.approx(expected, rel=1e-13)  # sums in another order
