@@ -140,10 +140,7 @@ def _render(folder: Path, out: Path | None, *, quiet: bool) -> Path:
 def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) -> Only:
     """Which cells were asked for; those that choose learning rates, and members, belong to them.
 
-    Args:
-        cells: of the grid.
-        protocol: that it was planned from.
-        only: groups and `group/row`, as `--dry-run` shows them; none for everything.
+    `only` are groups and `group/row`, as `--dry-run` shows them; none for everything.
     """
     rows: dict[str, dict[str, None]] = {}
     for group, row in map(_label, cells):

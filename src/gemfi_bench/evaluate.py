@@ -71,27 +71,27 @@ def evaluate_cell(
         return arrays
 
     validation = observe(VALIDATION, task.validation, log_probs=True)
-    found: dict[str, Any] = {VALIDATION: {"id": numbers.classification(validation)}}
+    measured: dict[str, Any] = {VALIDATION: {"id": numbers.classification(validation)}}
     if not brief:
         test = observe(TEST, task.test, log_probs=True, examples=True)
-        found[TEST] = {"id": numbers.classification(test)}
+        measured[TEST] = {"id": numbers.classification(test)}
         # OOD sets for tuning stand against validation data, the others against test data
         for section, inside, splits in (
             ("ood_validation", validation, task.ood_validation),
             ("ood", test, task.ood_test),
         ):
-            found[section] = {
+            measured[section] = {
                 name: numbers.detection(inside, observe(name, split, examples=True))
                 for name, split in splits.items()
             }
-        found["shift"] = {}
+        measured["shift"] = {}
         for name, split in shifted.items():
             arrays = observed_arrays(model, split, bank, log_probs=True)
-            found["shift"][name] = _shift_numbers(arrays, test)
+            measured["shift"][name] = _shift_numbers(arrays, test)
             del arrays["log_probs"]  # their numbers are kept, and that is enough
             sets[f"shift/{name}"], data[f"shift/{name}"] = arrays, to_plain(SplitFacts.of(split))
     seconds = time.perf_counter() - begin
-    return Evaluated(sets, found, data, detector_facts(fitted), round(seconds, 3))
+    return Evaluated(sets, measured, data, detector_facts(fitted), round(seconds, 3))
 
 
 def _shift_numbers(arrays: Arrays, test: Arrays) -> dict[str, Any]:

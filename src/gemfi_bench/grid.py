@@ -51,7 +51,7 @@ class Cell:
     group: str  # the tables that it is for
     row: str  # of them
     seed: int
-    spec: RunSpec  # what is trained; of an assembled ensemble, what the whole is
+    spec: RunSpec  # what is trained; of an assembled ensemble, the ensemble
     evaluation: Mapping[str, Any]  # `shift`: corrupted data or None; or `brief`: validation alone
     detectors: tuple[str, ...] = ()  # to be fitted on it
     members: tuple[RunSpec, ...] = ()  # of an assembled ensemble, the runs that it is made of

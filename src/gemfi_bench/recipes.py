@@ -298,12 +298,9 @@ RELEASED: dict[str, Any] = {
 
 
 def gem_config(preset: str, dataset: str, *, released: bool = False) -> PaperConfig:
-    """A GEM preset with the paper's values for a data set, or those of its released code.
+    """A GEM preset with the paper's values for a data set.
 
-    Args:
-        preset: `gem-core`, `gem-mix` or `gem-fi`.
-        dataset: `mnist` or `cifar10`.
-        released: also take over what the released code does differently.
+    With `released`, it also takes over what the released code does differently.
     """
     if preset not in PAPER_PRESETS:
         raise InputError(f"unknown preset {preset!r}; known: {', '.join(PAPER_PRESETS)}")

@@ -42,13 +42,8 @@ class Planned:
 class Results:
     """What a bench has found so far; nothing is trained, and no data set is read.
 
-    Args:
-        folder: of the bench.
-
-    Attributes:
-        used: keys of the runs whose arrays or numbers it was asked for so far, in that order.
-        lacking: row -> how many of its runs have no arrays here, and of how many, where it was
-            asked for.
+    `used` are the keys of the runs that something was made from so far, in that order, `lacking` is
+    row -> how many of its runs have no arrays here, and of how many, where it was asked for.
     """
 
     def __init__(self, folder: Path | str) -> None:

@@ -181,22 +181,22 @@ class Bench:
         seconds = round(time.perf_counter() - begin, 3)
         brief = bool(cell.evaluation.get("brief"))
         shifted = self.shifted() if cell.evaluation.get("shift") else {}
-        found = evaluate_cell(model, self.task, shifted, cell.detectors, brief=brief)
+        evaluated = evaluate_cell(model, self.task, shifted, cell.detectors, brief=brief)
         record = RunRecord(
             key=cell.key,
             title=cell.title,
             spec=cell.spec.to_plain(),
             members=cell.member_keys,
-            data=found.data,
+            data=evaluated.data,
             sessions=(*sessions, to_plain(environment())),
             training=training,
-            seconds={"train": training.get("seconds", seconds), "evaluate": found.seconds},
+            seconds={"train": training.get("seconds", seconds), "evaluate": evaluated.seconds},
             scores=model.head.named_scores,
-            numbers=_rounded(found.numbers),
+            numbers=_rounded(evaluated.numbers),
             absent=dict.fromkeys(self.task.absent, "data absent"),
-            detectors=found.detectors,
+            detectors=evaluated.detectors,
         )
-        self.file.append(record, found.sets)
+        self.file.append(record, evaluated.sets)
 
     def _trained(
         self, cell: Cell, progress: bool | None
@@ -205,7 +205,7 @@ class Bench:
         if not cell.members:
             folder = self.run_folder(cell.spec)
             run = train_run(cell.spec, folder, progress=progress, task=self.task)
-            return run.model, run.training, [to_plain(each) for each in run.record.sessions]
+            return run.model, run.training, list(map(to_plain, run.record.sessions))
         lost = self.untrained(cell)
         for spec in lost.values():
             train_run(spec, self.run_folder(spec), progress=progress, task=self.task)

@@ -81,15 +81,10 @@ class Source:
         return self.results.value(self.row, pick, self.group) if self.runs else NOT_RUN
 
     def ood(self, name: str, kind: str, metric: str) -> Cell:
-        """A number of an OOD set, with the interval that its inputs allow.
+        """A number of an OOD set, as `of_set` picks it, with the interval that its inputs allow.
 
         A single run shows that interval, several show their deviation. Of several it is made for
-        the main tables alone.
-
-        Args:
-            name: the set; the cell is "data absent" where it was not at hand.
-            kind: `aleatoric`, `epistemic`, a score, or a detector if the row is of a detector.
-            metric: `auroc`, `aupr_id`, `aupr_ood` or `fpr95`.
+        the main tables alone. If the row is of a detector, `kind` is its name.
         """
         runs = self.runs
         if self.results.lacks(name, runs):
@@ -206,13 +201,10 @@ def ood_fields(
     *,
     marked: Sequence[str] | None = None,
 ) -> list[Field]:
-    """Columns for each OOD set: one for each number, whose best is marked.
+    """Columns for each OOD set: one for each number, by its name in `heads`.
 
-    Args:
-        results: of the bench.
-        heads: name of a number -> head of its column.
-        cell: makes the cell from its row, the OOD set and the name of the number.
-        marked: names of those whose best is marked; None for all of them.
+    `cell` makes a cell from its row, the OOD set and the name of the number; the best are marked of
+    the numbers named in `marked` alone, if it is given.
     """
     require_outside(results)
     inside = data_title(results.protocol.task)
@@ -329,14 +321,8 @@ def make_table(
 ) -> Table:
     """A row for each source, a column for each field, and the notes.
 
-    Args:
-        results: of the bench.
-        label: of the paper; `words.toml` has the title and the notes.
-        sources: the rows.
-        fields: the columns.
-        notes: further ones; those of every table follow them.
-        inside: whether it is about ID data alone.
-        values: what stands in the braces of the notes, beside `scores`.
+    The notes are those of `words.toml`, whose braces `values` fill beside `scores`, then `notes`,
+    then those of every table. `inside` is for a table about ID data alone.
     """
     rows = [
         Row(
