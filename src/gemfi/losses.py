@@ -141,7 +141,7 @@ def energy_inside(energy: Tensor, clip: float | None = None) -> Tensor:
     return functional.softplus(_clipped(energy, clip)).mean()
 
 
-def energy_outside(energy: Tensor, margin: float, clip: float | None = None) -> Tensor:
+def energy_outside(energy: Tensor, margin: float = 0.0, clip: float | None = None) -> Tensor:
     """softplus(m − E) on outliers, pushing the energy above the margin."""
     return functional.softplus(margin - _clipped(energy, clip)).mean()
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gemfi._config import check_choice, check_int, check_number
+from gemfi._config import check_choices, check_int, check_number
 from gemfi.errors import InputError
 
 Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
@@ -66,8 +66,7 @@ class OutlierConfig:
     ramp: float = 0.1
 
     def __post_init__(self) -> None:
-        check_choice("outliers", self.kind, get_args(Kind))
-        check_choice("covariance", self.covariance, ("shared", "per-class"))
+        check_choices(self)
         check_int("queue", self.queue, 2)
         check_int("draws", self.draws, 1)
         check_number("ratio", self.ratio, above=0)
@@ -101,21 +100,25 @@ VOS = OutlierConfig(kind="vos", ratio=0.3, scrambled=0.0, start=0.1, ramp=0.1)
 
 
 class Synthesiser(nn.Module):
-    """Makes outliers in feature space; its state is in buffers, so that a run resumes exactly."""
+    """Makes outliers in feature space; its state is in buffers, so that a run resumes exactly.
+
+    `observe` sees the features (B, D) and labels (B,) of a batch; `sample` makes about `ratio`·B
+    outliers (M, D) from one, or returns None where none can be made yet.
+    """
 
     def __init__(self, config: OutlierConfig, num_classes: int, num_features: int) -> None:
         super().__init__()
         self.config, self.num_classes, self.num_features = config, num_classes, num_features
 
     def observe(self, z: Tensor, y: Tensor) -> None:
-        """See the features (B, D) and labels (B,) of a batch; the default keeps nothing."""
+        """Keep what is needed of a batch; nothing by default."""
 
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
-        """About `ratio`·B outliers (M, D), or None where none can be made yet."""
+        """Outliers (M, D)."""
         raise NotImplementedError
 
     def wanted(self, z: Tensor) -> int:
-        """How many outliers go with a batch."""
+        """How many go with a batch."""
         return max(1, round(self.config.ratio * len(z)))
 
 

@@ -292,7 +292,7 @@ REVIEWED = {
     "evaluation.py SplitFacts.of": "counts, and a checksum",
     "gemfi_bench/runner.py Bench.__init__": "keeps a task",
     "data/wrap.py _warn_if_random": "reads the first samples a second time",
-    "methods/mc_dropout.py _one_pass": "asks a model",
+    "methods/softmax.py _one_pass": "asks a model",
     "model.py Model.passes": "asks a model",
     "gemfi_bench/evaluate.py evaluate_cell": "measures; detectors are fitted by fit_detectors",
     "gemfi_bench/evaluate.py _outside": "of evaluate_cell",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ class Parts(NamedTuple):
     """What the modules say of a batch of features, before they are put together.
 
     Attributes:
-        energy: (B,) E; None where there is none.
+        energy: (B,) E, or None.
         log_gate: log s: (B, 1) is a part of α already; the paper's (B, C) acts on p. None for no
             gate.
         log_weight: (B, K) log π.
@@ -31,7 +31,7 @@ class Parts(NamedTuple):
         log_alpha: (B, K, C) log α.
     """
 
-    energy: Tensor | None
+    energy: Any
     log_gate: Tensor | None
     log_weight: Tensor
     logits: Tensor
