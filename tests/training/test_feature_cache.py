@@ -15,7 +15,7 @@ from gemfi.backbones import Frozen, Tokens
 from gemfi.data import Split, as_split
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.data.normalisation import Normalisation
-from gemfi.detectors.odin import ODIN
+from gemfi.detectors.gradients import ODIN
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import PRESETS
 from gemfi.methods.softmax import EnsembleConfig

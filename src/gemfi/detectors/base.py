@@ -5,8 +5,8 @@ Every score has one sign: **higher is more out-of-distribution**. Most detectors
 logits alone, which `observe` extracts once for all of them; those with `needs == "inputs"` need
 gradients through the model and take `score_inputs(model, x)`.
 
-To add one, write a file beside this with a `Detector` in the order `info`, `default`, `_fit`,
-`_score`, and list it in `DETECTORS` (`detectors/__init__.py`).
+To add one, write a `Detector` in the order `info`, `default`, `_fit`, `_score`, and list it in
+`DETECTORS` (`detectors/__init__.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gemfi import dirichlet
+from gemfi._config import check_int
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
 from gemfi.errors import InputError
@@ -36,11 +37,7 @@ class DetectorInfo:
     """What a detector is, read by the docs, `gemfi evaluate` and the tests.
 
     Attributes:
-        name: its name on the command line and in `DETECTORS`.
-        summary: one line.
-        paper: title of the paper.
-        venue: where it appeared.
-        year: when.
+        name: on the command line and in `DETECTORS`.
         needs: `logits` or `features` of one pass, or `inputs`: the model itself and a backward
             pass through it.
         unnormalised: whether the scale of the logits matters, and not their softmax alone.
@@ -53,9 +50,6 @@ class DetectorInfo:
     year: int
     needs: Needs
     unnormalised: bool = False
-
-
-# -- what one pass gives ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +69,14 @@ class Observed:
     split: Split | None
 
     def __post_init__(self) -> None:
-        count = len(self.belief)
-        if self.features.ndim != 2 or self.logits.ndim != 2:
+        features, logits = tuple(self.features.shape), tuple(self.logits.shape)
+        if len(features) != 2 or len(logits) != 2:
             raise InputError(
-                "expected features (N, D) and logits (N, C), got "
-                f"{tuple(self.features.shape)} and {tuple(self.logits.shape)}"
+                f"expected features (N, D) and logits (N, C), got {features} and {logits}"
             )
-        if not len(self.features) == len(self.logits) == count:
+        if not features[0] == logits[0] == len(self.belief):
             raise InputError(
-                f"{len(self.features)} features, {len(self.logits)} logits and a belief on {count} "
+                f"{features[0]} features, {logits[0]} logits and a belief on {len(self.belief)} "
                 "inputs are not of the same inputs"
             )
 
@@ -106,8 +99,7 @@ def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
 
     Args:
         model: trained.
-        x: (N, ...) inputs: a tensor, an array or a split. Detectors learn from splits alone, and
-            `Detector.fit` refuses the roles that it may not learn from.
+        x: (N, ...) inputs: a tensor, an array or a split. Detectors learn from splits alone.
         batch_size: how many inputs at a time.
     """
     passes = list(evaluating(model).passes(x, batch_size))
@@ -133,15 +125,11 @@ def joint_logits(belief: Belief) -> Tensor:
     return belief.log_probs() - energy.unsqueeze(1)
 
 
-# -- the detector -------------------------------------------------------------------------------
-
-
 class Detector:
     """Base of every detector.
 
     Args:
-        config: its frozen configuration. Defaults to `default`, which is None for a detector
-            without choices.
+        config: of the type of `default`, which is taken for None.
     """
 
     info: ClassVar[DetectorInfo]
@@ -174,12 +162,7 @@ class Detector:
         return None
 
     def fit(self, train: Observed, validation: Observed) -> None:
-        """Fit what there is to fit; `notes` says what came of it.
-
-        Args:
-            train: role train.
-            validation: role validation.
-        """
+        """Fit on splits of role train and validation; `notes` says what came of it."""
         purpose = f"fitting the detector {self.info.name}"
         require_role(train.required_split, (Role.TRAIN,), f"{purpose} as training data")
         require_role(validation.required_split, (Role.VALIDATION,), f"{purpose} as validation data")
@@ -189,11 +172,11 @@ class Detector:
 
     def score(self, observed: Observed) -> Tensor:
         """Scores (N,) in float64, higher is more OOD; of any role, nothing is learnt."""
+        self._check_ready()
         if self.needs == "inputs":
             raise InputError(
                 f"{self.info.name} needs gradients through the model: call score_inputs(model, x)"
             )
-        self._check_ready()
         if reason := self.missing(observed.belief):
             raise InputError(reason)
         return self._checked(self._score(observed))
@@ -206,13 +189,12 @@ class Detector:
             x: floating point, or uint8 images, as the model was trained on.
             batch_size: how many at a time.
         """
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        check_int("batch_size", batch_size, 1)
+        self._check_ready()
         if self.needs != "inputs":
             raise InputError(
                 f"{self.info.name} needs no gradients: call score(observe(model, split))"
             )
-        self._check_ready()
         x, model = model._checked(x), evaluating(model)
         parts = [self._score_batch(model, piece) for piece in torch.split(x, batch_size)]
         return self._checked(torch.cat(parts))
@@ -240,19 +222,11 @@ class Detector:
         return scores.detach().to(torch.float64)
 
 
-# -- gradients through the model ----------------------------------------------------------------
-
-
 def perturbed(x: Tensor, magnitude: float, loss: Callable[[Tensor], Tensor]) -> Tensor:
     """Inputs x − magnitude·sign(∇_x loss), in the units of the inputs before the normalisation.
 
     Bytes are taken as [0, 1]. Since a normalisation divides by its spread, the step in normalised
-    inputs is magnitude/std, as ODIN's code has it.
-
-    Args:
-        x: (B, ...) inputs.
-        magnitude: of the step; 0 gives the inputs back.
-        loss: inputs (B, ...) -> (B,), each of which depends on its own input alone.
+    inputs is magnitude/std, as ODIN's code has it. The loss (B,) of an input depends on it alone.
     """
     x = scaled(x).detach()
     if magnitude == 0:

@@ -136,7 +136,7 @@ class DAEDL(Evidential):
         year=2024,
     )
     authors: ClassVar[Mapping[str, float]] = {"kl_weight": 5e-2}
-    default: ClassVar[Any] = DAEDLConfig()
+    default = DAEDLConfig()
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)

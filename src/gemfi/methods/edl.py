@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class EDL(Evidential):
         year=2018,
     )
     authors: ClassVar[Mapping[str, float]] = {"kl_weight": 1.0}
-    default: ClassVar[Any] = EDLConfig()
+    default = EDLConfig()
 
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Log(e + 1); the exponential is clipped at ±10."""
@@ -109,7 +109,7 @@ class IEDL(Evidential):
         year=2023,
     )
     authors: ClassVar[Mapping[str, float]] = {"fisher_weight": 0.05, "kl_weight": 1.0}
-    default: ClassVar[Any] = IEDLConfig()
+    default = IEDLConfig()
 
     def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
         """Weighted error and variance, −log det, annealed KL."""
@@ -155,7 +155,7 @@ class REDL(Evidential):
         year=2024,
     )
     authors: ClassVar[Mapping[str, float]] = {"kl_weight": 1.0}
-    default: ClassVar[Any] = REDLConfig()
+    default = REDLConfig()
 
     def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
         """Squared error and annealed KL."""
@@ -189,7 +189,7 @@ class ReEDL(Evidential):
         venue="TPAMI",
         year=2025,
     )
-    default: ClassVar[Any] = ReEDLConfig()
+    default = ReEDLConfig()
 
     def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
         """Squared error."""
@@ -235,7 +235,7 @@ class CEDLPlus(Evidential):
         aleatoric="dissonance",
         epistemic="vacuity",
     )
-    default: ClassVar[Any] = CEDLPlusConfig()
+    default = CEDLPlusConfig()
 
     def notes(self) -> list[str]:
         """What a single task leaves out."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +89,7 @@ class GEMConfig:
 class GEM(Head):
     """A gated evidential mixture."""
 
-    default: ClassVar[Any] = GEMConfig()
+    default = GEMConfig()
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)

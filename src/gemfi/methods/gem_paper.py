@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -143,7 +143,7 @@ class GEMPaper(GEM):
     info = MethodInfo(
         "gem-paper", "GEM-FI (paper)", "GEM as its paper has it, by switches", PAPER, "ICML", 2026
     )
-    default: ClassVar[Any] = _FI
+    default = _FI
     energy: Perceptron | None  # type: ignore[assignment]
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +56,7 @@ class PostNet(Evidential):
         venue="NeurIPS",
         year=2020,
     )
-    default: ClassVar[Any] = PostNetConfig()
+    default = PostNetConfig()
     class_counts: Tensor
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:

@@ -9,7 +9,7 @@ Dirichlet of their mean concentration.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -109,7 +109,7 @@ class ForwardPriorNetwork(PriorNetwork):
         year=2018,
         epistemic="mutual_information",
     )
-    default: ClassVar[Any] = ForwardPriorNetworkConfig()
+    default = ForwardPriorNetworkConfig()
     reverse = False
 
 
@@ -126,5 +126,5 @@ class ReversePriorNetwork(PriorNetwork):
         year=2019,
         epistemic="mutual_information",
     )
-    default: ClassVar[Any] = PriorNetworkConfig()
+    default = PriorNetworkConfig()
     reverse = True

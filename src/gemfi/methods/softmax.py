@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +52,7 @@ class Softmax(Head):
         year=2017,
         epistemic="logit_energy",
     )
-    default: ClassVar[Any] = SoftmaxConfig()
+    default = SoftmaxConfig()
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
@@ -97,7 +97,7 @@ class Ensemble(Head):
         epistemic="disagreement",
         passes=5,
     )
-    default: ClassVar[Any] = EnsembleConfig()
+    default = EnsembleConfig()
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
@@ -189,7 +189,7 @@ class MCDropout(Head):
         epistemic="mutual_information",
         passes=20,
     )
-    default: ClassVar[Any] = MCDropoutConfig()
+    default = MCDropoutConfig()
     masks: Tensor
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
