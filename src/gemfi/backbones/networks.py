@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gemfi._config import check_choice, check_int
 from gemfi.errors import InputError
 from gemfi.spectral import OFF, Conv2d, Linear, Spectral
 
@@ -42,13 +43,10 @@ class ConvNet(nn.Module):
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
-        if size < 8:
-            raise InputError(f"convnet pools three times, so size must be at least 8, got {size}")
-        if min(in_channels, channels, *hidden) < 1:
-            raise InputError(
-                f"convnet needs in_channels >= 1 and channels >= 1, got {in_channels} and "
-                f"{channels}, and layers of at least 1, got {tuple(hidden)}"
-            )
+        _at_least("convnet", 8, size=size)  # it pools three times
+        _at_least("convnet", 1, in_channels=in_channels, channels=channels)
+        for width in hidden:
+            _at_least("convnet", 1, hidden=width)
         self.input = (in_channels, size)
         layers = ((in_channels, size), (channels, size // 2), (channels, size // 4))
         self.convs = nn.ModuleList(
@@ -68,8 +66,7 @@ class ConvNet(nn.Module):
         for conv, bias in zip(self.convs, self.biases, strict=True):
             pooled = functional.max_pool2d(conv(x), 2)  # first, since it commutes with the rest
             x = functional.relu(pooled + bias[:, None, None])
-        features: Tensor = self.dropout(self.hidden(x.flatten(1)))
-        return features
+        return self.dropout(self.hidden(x.flatten(1)))  # type: ignore[no-any-return]
 
 
 class VGG16(nn.Module):
@@ -96,12 +93,8 @@ class VGG16(nn.Module):
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
-        if size < 32:
-            raise InputError(f"vgg16 pools five times, so size must be at least 32, got {size}")
-        if min(in_channels, width) < 1:
-            raise InputError(
-                f"vgg16 needs in_channels >= 1 and width >= 1, got {in_channels} and {width}"
-            )
+        _at_least("vgg16", 32, size=size)  # it pools five times
+        _at_least("vgg16", 1, in_channels=in_channels, width=width)
         self.input = (in_channels, size)
         self.stages = nn.ModuleList()
         channels = in_channels
@@ -121,8 +114,7 @@ class VGG16(nn.Module):
         x = _checked_images(x, "vgg16", *self.input)
         for stage in self.stages:
             x = functional.max_pool2d(stage(x), 2)
-        features: Tensor = self.dropout(x.flatten(1))
-        return features
+        return self.dropout(x.flatten(1))  # type: ignore[no-any-return]
 
 
 class ResNet18(nn.Module):
@@ -152,13 +144,9 @@ class ResNet18(nn.Module):
         shortcut: Shortcut = "pool",
     ) -> None:
         super().__init__()
-        if min(in_channels, width) < 1 or size < 8:
-            raise InputError(
-                f"resnet18 needs in_channels >= 1, width >= 1 and size >= 8, got {in_channels}, "
-                f"{width} and {size}"
-            )
-        if shortcut not in ("pool", "project"):
-            raise InputError(f"resnet18 shortcut must be pool or project, got {shortcut!r}")
+        _at_least("resnet18", 8, size=size)
+        _at_least("resnet18", 1, in_channels=in_channels, width=width)
+        check_choice("shortcut", shortcut, get_args(Shortcut))
         self.input = (in_channels, size)
         self.stem = Conv2d(in_channels, width, 3, size=size, spectral=spectral)
         self.norm = nn.BatchNorm2d(width)
@@ -177,19 +165,12 @@ class ResNet18(nn.Module):
         """Map (B, in_channels, size, size) to (B, 8·width)."""
         x = _checked_images(x, "resnet18", *self.input)
         x = functional.leaky_relu(self.norm(self.stem(x)))
-        features: Tensor = self.dropout(self.blocks(x).mean(dim=(2, 3)))
-        return features
+        return self.dropout(self.blocks(x).mean(dim=(2, 3)))  # type: ignore[no-any-return]
 
 
 class _Block(nn.Module):
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        stride: int,
-        size: int,
-        spectral: Spectral,
-        shortcut: Shortcut,
+        self, inputs: int, outputs: int, stride: int, size: int, spectral: Spectral, shortcut: str
     ) -> None:
         super().__init__()
         self.conv1 = Conv2d(inputs, outputs, 3, size=size, stride=stride, spectral=spectral)
@@ -198,7 +179,7 @@ class _Block(nn.Module):
         self.conv2 = Conv2d(outputs, outputs, 3, size=small, spectral=spectral)
         self.norm2 = nn.BatchNorm2d(outputs)
         self.stride, self.extra = stride, outputs - inputs
-        self.project: nn.Module | None = None
+        self.project = None
         if shortcut == "project" and (stride > 1 or self.extra):
             project = Conv2d(inputs, outputs, 1, size=small, spectral=spectral)
             self.project = nn.Sequential(project, nn.BatchNorm2d(outputs))
@@ -211,8 +192,7 @@ class _Block(nn.Module):
         if self.stride > 1:
             x = functional.avg_pool2d(x, self.stride, ceil_mode=True)
         if self.project is not None:
-            projected: Tensor = self.project(x)
-            return projected
+            return self.project(x)  # type: ignore[no-any-return]
         if self.extra:
             x = torch.cat([x, x.new_zeros(x.shape[0], self.extra, *x.shape[2:])], dim=1)
         return x
@@ -242,11 +222,8 @@ class MLP(nn.Module):
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
-        if min(in_features, width) < 1 or depth < 0:
-            raise InputError(
-                f"mlp needs in_features >= 1, width >= 1 and depth >= 0, got {in_features}, "
-                f"{width} and {depth}"
-            )
+        _at_least("mlp", 1, in_features=in_features, width=width)
+        _at_least("mlp", 0, depth=depth)
         self.first = Linear(in_features, width, spectral=spectral)
         self.blocks = nn.ModuleList(Linear(width, width, spectral=spectral) for _ in range(depth))
         self.dropout = nn.Dropout(dropout)
@@ -271,18 +248,21 @@ class Identity(nn.Module):
 
     def __init__(self, in_features: int, *, dropout: float = 0.0, spectral: Spectral = OFF) -> None:
         super().__init__()
-        if in_features < 1:
-            raise InputError(f"identity needs in_features >= 1, got {in_features}")
+        _at_least("identity", 1, in_features=in_features)
         self.dropout = nn.Dropout(dropout)
         self.num_features = in_features
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, ...) to (B, D); inputs with more dimensions are flattened."""
-        z: Tensor = self.dropout(_checked_rows(x, "identity", self.num_features))
-        return z
+        return self.dropout(_checked_rows(x, "identity", self.num_features))  # type: ignore[no-any-return]
 
 
 resnet18, vgg16 = ResNet18, VGG16  # the names people know them by: resnet18(width=16)
+
+
+def _at_least(network: str, least: int, **sizes: int) -> None:
+    for name, size in sizes.items():
+        check_int(f"{network}: {name}", size, least)
 
 
 def _checked_images(x: Tensor, name: str, channels: int, size: int) -> Tensor:
