@@ -126,10 +126,9 @@ class Halo(Synthesiser):
     """A feature, or a mixture of two, plus noise in every direction at the features' own scale.
 
     ID features vary in a few directions of their space and real outliers leave them, so noise that
-    is the same in every direction goes where outliers are. For a feature on the unit sphere, it has
-    a standard deviation of c times the root mean square deviation of a coordinate within classes on
-    that sphere, with c log-uniform between `near` and `far`: the nearest touch the data, the
-    farthest are well outside. For a feature of another length all is in proportion.
+    is the same in every direction goes where outliers are. On the unit sphere its standard deviation
+    is c times that of a coordinate within classes, with c log-uniform between `near` and `far`: the
+    nearest touch the data, the farthest are well outside. Other lengths are in proportion.
     """
 
     spread: Tensor

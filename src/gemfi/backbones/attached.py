@@ -54,15 +54,13 @@ def find_classifier(network: Any) -> tuple[str, nn.Linear] | None:
     That is a base model of Hugging Face, or one of timm that was made with `num_classes=0`. If
     there are several candidates, or none, it is an error that lists them.
     """
-    if all(
-        callable(getattr(network, name, None)) for name in ("get_classifier", "forward_features")
-    ):
+    if hasattr(network, "get_classifier") and hasattr(network, "forward_features"):
         return _timm_classifier(network)
     candidates = _named_classifiers(network)
     if len(candidates) > 1:
         names = [name for name, _ in candidates]
         raise _unclear(network, "has several layers that may be", names)
-    if candidates:
+    if len(candidates) == 1:
         return candidates[0]
     if not is_hugging_face(network):
         return _registered_last(network)
@@ -114,18 +112,18 @@ def _registered_last(network: nn.Module) -> tuple[str, nn.Linear]:
 
 
 def _last_linear(part: nn.Module, name: str) -> tuple[str, nn.Linear] | None:
-    layers = [
-        (inner, layer)
-        for inner, layer in part.named_modules(prefix=name)
-        if isinstance(layer, nn.Linear)
-    ]
+    layers = _linear_layers(part, name)
     return layers[-1] if layers else None
+
+
+def _linear_layers(part: nn.Module, prefix: str = "") -> list[tuple[str, nn.Linear]]:
+    modules = part.named_modules(prefix=prefix)
+    return [(name, layer) for name, layer in modules if isinstance(layer, nn.Linear)]
 
 
 def _unclear(network: nn.Module, what: str, names: list[str] | None = None) -> InputError:
     if names is None:
-        linear = (name for name, part in network.named_modules() if isinstance(part, nn.Linear))
-        names = [name for name in linear if name]
+        names = [name for name, _ in _linear_layers(network) if name]
     listed = ", ".join(names[-_LISTED:]) or "none"
     more = f" (the last of {len(names)})" if len(names) > _LISTED else ""
     return InputError(
@@ -192,7 +190,11 @@ class Attached(nn.Module):
         caught: list[Any] = []
         before = _CAUGHT.set(caught)
         try:
-            output = self._run(x) if self.is_checked else self._run_first(x)
+            if self.is_checked:
+                output = self._run(x)
+            else:
+                with _CHECKING:  # one thread after the other: the hooks see every pass
+                    output = self._run(x) if self.is_checked else self._run_checked(x)
         finally:
             _CAUGHT.reset(before)
         return _checked(self._features(x, caught, output))
@@ -230,19 +232,13 @@ class Attached(nn.Module):
                 f"longer than it has positions for? ({str(error).splitlines()[0]})"
             ) from error
 
-    def _run_first(self, x: Tensor) -> Any:
-        """Checked, one thread after the other: the hooks of a check see every pass."""
-        with _CHECKING:
-            return self._run(x) if self.is_checked else self._run_checked(x)
-
     def _run_checked(self, x: Tensor) -> Any:
         """The first pass also sees whether any linear layer comes after the classifier."""
         name = "" if self.part is None else self.part[0]
         later: list[str] = []
         hooks = [
             layer.register_forward_pre_hook(lambda *_, other=other: later.append(other))
-            for other, layer in self.network.named_modules()
-            if isinstance(layer, nn.Linear)
+            for other, layer in _linear_layers(self.network)
         ]
         classifier = self.network.get_submodule(name)
         hooks.append(classifier.register_forward_pre_hook(lambda *_: later.clear()))
@@ -312,12 +308,13 @@ def _checked(z: object) -> Tensor:
 
 
 def _catch_input(_layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    caught = _CAUGHT.get()
-    if caught is not None:
-        caught.append(given[0] if given else next(iter(named.values()), None))
+    _catch(given[0] if given else next(iter(named.values()), None))
 
 
 def _catch_output(_layer: nn.Module, _given: tuple[Any, ...], output: Any) -> None:
-    caught = _CAUGHT.get()
-    if caught is not None:
-        caught.append(output)
+    _catch(output)
+
+
+def _catch(value: Any) -> None:
+    if (caught := _CAUGHT.get()) is not None:
+        caught.append(value)

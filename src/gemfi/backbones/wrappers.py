@@ -19,8 +19,7 @@ class Tokens:
 
     Attributes:
         vocabulary: how many ids there are: 0 to one less.
-        pad: the id that fills short texts up; None if there is none. The network is told which
-            positions are padding by this id alone, so that it must not stand for anything else.
+        pad: the id that fills short texts up, and stands for nothing else; None if there is none.
     """
 
     vocabulary: int
@@ -87,7 +86,7 @@ class Stack(nn.Module):
                 "num_features=D where they do not carry it"
             )
         self.members = nn.ModuleList(members)
-        if len(list(self.parameters())) < sum(len(list(one.parameters())) for one in members):
+        if len([*self.parameters()]) < sum(len([*member.parameters()]) for member in members):
             raise InputError("the members of a stack share parameters; build each of them anew")
         self.num_features = width * len(members)
 

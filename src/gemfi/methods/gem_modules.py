@@ -54,7 +54,7 @@ class Perceptron(nn.Module):
         spectral: how the norms are held.
         dropout: rate after each hidden layer.
         stack: K perceptrons side by side, or None for one.
-        batch_norm: normalise each hidden layer (not for a stack).
+        batch_norm: of each hidden layer (not for a stack).
     """
 
     def __init__(
@@ -76,14 +76,13 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in) to (B, out), or to (B, K, out) for a stack."""
-        last = len(self.layers) - 1
-        for index, layer in enumerate(self.layers):
+        *hidden, last = self.layers
+        for index, layer in enumerate(hidden):
             x = layer(x)
-            if index < last:
-                if self.norms:
-                    x = self.norms[index](x)
-                x = self.dropout(functional.leaky_relu(x, 0.1))
-        return x
+            if self.norms:
+                x = self.norms[index](x)
+            x = self.dropout(functional.leaky_relu(x, 0.1))
+        return last(x)  # type: ignore[no-any-return]
 
 
 class Familiarity(Fitted):
@@ -122,12 +121,12 @@ class Familiarity(Fitted):
         """Log familiarity (B,), at most 0; None before it is fitted."""
         if not self.fitted:
             return None
-        found = self._log_membership(0, log_evidence)
+        total = self._log_membership(0, log_evidence)
         if energy is not None:
-            found = found + self.of_energy(energy)
+            total = total + self.of_energy(energy)
         if log_density is not None:
-            found = found + self._log_membership(2, log_density)
-        return found
+            total = total + self._log_membership(2, log_density)
+        return total
 
     def of_energy(self, energy: Tensor) -> Tensor:
         """Log membership (B,) by the energy; log σ(−E) before it is fitted."""
