@@ -43,19 +43,19 @@ def attach(
 ) -> Model:
     """A `Model` on the features that the classifier of a network saw.
 
-    The classifier is found, taken away, and a head of the method put in its place. `fit` then
-    trains everything, or the head alone with `freeze=True`; `predict` takes the network's inputs:
-    images (N, 3, H, W), token ids (N, L) or whatever a module of your own takes.
+    The classifier is taken away, and a head of the method put in its place. `fit` then trains
+    everything, or the head alone with `freeze=True`; `predict` takes the network's inputs: images
+    (N, 3, H, W), token ids (N, L) or whatever a module of your own takes.
 
     Args:
-        model: of Hugging Face, timm or torchvision, or any module that ends in a linear layer. It
-            stays as it is: the head stands on a copy.
+        model: of Hugging Face, timm or torchvision, or any module that ends in a linear layer; the
+            head stands on a copy of it.
         method: a name in `METHODS`.
         num_classes: C; by default as many as the old classifier had.
         config: the method's configuration; None for its default.
-        features: where the features are, if they are not what the classifier saw: the name of a
-            part whose output is meant, or `NAME:input` for what goes into it, or a function of the
-            network and a batch of inputs.
+        features: where they are, if not at the classifier: the name of a part whose output is
+            meant, or `NAME:input` for what goes into it, or a function of the network and a batch
+            of inputs.
         num_features: D of these features; not needed with an example.
         example: a batch of inputs, for a trial pass.
         freeze: the network does not learn, and its features are computed once.

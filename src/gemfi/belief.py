@@ -1,9 +1,8 @@
 """Belief: what a classifier thinks of a batch, the one noun that everything meets at.
 
-A belief is a weighted set of K components over C classes. Softmax is one component without
-evidence, a deep ensemble is K equal members, EDL is one Dirichlet, GEM is a gated mixture of K of
-them. Losses, scores, metrics and decisions all read this one object. Everything is in log space
-(`docs/mathematics.md`, C6), so nothing is clamped.
+Softmax is one component without evidence, a deep ensemble is K equal members, EDL is one Dirichlet,
+GEM is a gated mixture of K. Everything is in log space (`docs/mathematics.md`, C6), so nothing is
+clamped.
 """
 
 from __future__ import annotations
@@ -112,11 +111,7 @@ class Belief:
         return torch.logsumexp(self.log_weight + self.need("log_evidence"), dim=1)
 
     def gated(self) -> Belief:
-        """The same belief with the gate moved into the components.
-
-        p̂_k ∝ s·p_k and w_k ∝ π_k⟨s, p_k⟩ (C5); each component keeps its α0. The predictive
-        distribution does not change.
-        """
+        """The same belief with its gate moved into p̂_k ∝ s·p_k and w_k ∝ π_k⟨s, p_k⟩ (C5)."""
         if self.log_gate is None or self.log_gate.shape[1] == 1:
             return self
         log_p, log_weight = dirichlet.gate_components(self.log_p, self.log_weight, self.log_gate)

@@ -1,8 +1,7 @@
 """Class-conditional Gaussians on features, and the density scaler ρ.
 
-`Statistics` adds up (n, Σz, Σzzᵀ) over batches, so that memory is O(C·D²) whatever the number of
-samples. `ClassGaussians` turns them into log p(z) = log Σ_c π_c N(z; μ_c, Σ_c), and
-`DensityScaler` turns log p(z) into log ρ. Fits are in float64; evaluation is one matrix product.
+Fits are in float64, of sums over batches, so that memory is O(C·D²) whatever the number of samples;
+evaluation is one matrix product.
 """
 
 from __future__ import annotations
@@ -53,13 +52,8 @@ class Statistics:
     """Counts, sums and second moments of labelled features, in float64.
 
     Features are taken relative to a fixed `origin` (the mean of the first batch), so that the
-    second moments do not lose the spread under a large mean.
-
-    Args:
-        num_classes: C.
-        num_features: D.
-        tied: keep one second moment for all classes and not one each.
-        device: of the sums.
+    second moments do not lose the spread under a large mean. `tied` keeps one second moment for all
+    classes.
     """
 
     def __init__(
@@ -118,19 +112,12 @@ class Statistics:
 
 
 class ClassGaussians(Fitted):
-    """log p(z) under one Gaussian a class, fitted from `Statistics`.
+    """log p(z) = log Σ_c π_c N(z; μ_c, Σ_c), fitted from `Statistics`.
 
-    Σ_c = (1 − s)·S_c + s·S_tied + r·I with shrinkage s and a small ridge r relative to the mean
-    variance. A class with too few samples for its own covariance takes the tied one, and a class
-    without samples takes no part; `notes` says so.
-
-    Args:
-        num_classes: C.
-        num_features: D.
-        covariance: `class`, or `tied` for one shared matrix. `class` becomes `tied` where C·D²
-            passes `LARGEST` entries.
-        shrinkage: weight s of the tied covariance.
-        ridge: r in units of the mean variance.
+    Σ_c = (1 − s)·S_c + s·S_tied + r·I with shrinkage s and a ridge r in units of the mean variance.
+    `tied` is one matrix for all, which `class` becomes where C·D² passes `LARGEST` entries. A class
+    with too few samples takes the tied covariance, and one without samples no part; `notes` says
+    so.
     """
 
     center: Tensor

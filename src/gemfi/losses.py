@@ -1,7 +1,6 @@
 """Loss terms as pure functions; each returns a scalar, the mean over the batch.
 
-Predictions come as log probabilities (B, C) or per component (B, K, C) with log weights (B, K); the
-formulas and the paper's equations are in `docs/mathematics.md`.
+Predictions are log probabilities (B, C), or (B, K, C) with log weights (B, K).
 """
 
 from __future__ import annotations
@@ -84,10 +83,9 @@ def class_share(num_classes: int) -> float:
 
 
 def trigamma_risk(log_alpha: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-    """The two halves of the EDL risk with class c weighted by ψ1(α_c).
+    """Σ ψ1(α_c)(y_c − p_c)² and Σ ψ1(α_c) p_c(1 − p_c)/(α0 + 1), the two halves of I-EDL's risk.
 
-    Σ ψ1(α_c)(y_c − p_c)² and Σ ψ1(α_c) p_c(1 − p_c)/(α0 + 1); ψ1(α_c) is the Fisher information of
-    the class's own α, and its gradient counts.
+    ψ1(α_c) is the Fisher information of the class's own α, and its gradient counts.
     """
     log_p, log_total = dirichlet.log_mean(log_alpha)
     p, weight = log_p.exp(), _trigamma(log_alpha.exp())
@@ -100,10 +98,9 @@ def trigamma_risk(log_alpha: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
 def fisher_log_det(log_alpha: Tensor) -> Tensor:
     """Log det of the Fisher information of Dir(α): of diag ψ1(α_c) − ψ1(α0)·11ᵀ.
 
-    As printed it is Σ log ψ1(α_c) + log(1 − Σ ψ1(α0)/ψ1(α_c)), whose last argument is about
-    (C − 1)/2α0: in float32 it is noise at α0 = 10⁶ and the log of a negative number beyond. With
-    h(x) = 1/ψ1(x) − x and Σ α_c = α0 the same argument is ψ1(α0)·(h(α0) − Σ h(α_c)), where the
-    large parts have cancelled on paper.
+    As printed it is Σ log ψ1(α_c) + log(1 − Σ ψ1(α0)/ψ1(α_c)), whose last argument, about (C −
+    1)/2α0, is noise in float32 at α0 = 10⁶. With h(x) = 1/ψ1(x) − x and Σ α_c = α0 it is
+    ψ1(α0)·(h(α0) − Σ h(α_c)), where the large parts have cancelled on paper.
     """
     alpha = log_alpha.exp()
     total = alpha.sum(dim=-1)

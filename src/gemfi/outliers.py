@@ -2,10 +2,8 @@
 
 A `Synthesiser` watches the features of a run and makes outliers in their space. `scramble` takes
 training inputs apart, so that the backbone learns from them too. Real outliers come from a split of
-role `auxiliary`. No test set is ever read. Heads get all of them as `Batch.outliers`.
-
-To add a kind, write a class and list it in `SYNTHESISERS` and `Kind`, or write a function on images
-and list it in `IMAGES`.
+role `auxiliary`. No test set is ever read. A new kind is a class in `SYNTHESISERS` and `Kind`, or a
+function on images in `IMAGES`.
 """
 
 from __future__ import annotations
@@ -126,9 +124,10 @@ class Halo(Synthesiser):
     """A feature, or a mixture of two, plus noise in every direction at the features' own scale.
 
     ID features vary in a few directions of their space and real outliers leave them, so noise that
-    is the same in every direction goes where outliers are. On the unit sphere its standard deviation
-    is c times that of a coordinate within classes, with c log-uniform between `near` and `far`: the
-    nearest touch the data, the farthest are well outside. Other lengths are in proportion.
+    is the same in every direction goes where outliers are. On the unit sphere its standard
+    deviation is c times that of a coordinate within classes, with c log-uniform between `near` and
+    `far`: the nearest touch the data, the farthest are well outside. Other lengths are in
+    proportion.
     """
 
     spread: Tensor
@@ -203,8 +202,7 @@ class Between(Synthesiser):
 class Tails(Synthesiser):
     """VOS: the least likely draws of class-conditional Gaussians on queues of recent features.
 
-    The Gaussians are refitted whenever a quarter of the queues has been replaced, and when a class
-    gets its second feature.
+    They are refitted when a quarter of the queues was replaced, and when a class gets its second.
     """
 
     bank: Tensor
@@ -302,9 +300,8 @@ Scramble = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 def scramble(x: Tensor, y: Tensor, count: int, generator: torch.Generator) -> Tensor | None:
     """`count` outliers (count, ...) from a batch of inputs (B, ...) with labels (B,).
 
-    Each image is shuffled, mixed, joined, tiled or stripped of its phases, with the same
-    probability. Anything else has a part of its coordinates from a sample of another class. None
-    where the batch has one class only, or for a `count` of 0.
+    Images go through one of `IMAGES` each; anything else has a part of its coordinates from a
+    sample of another class. None where the batch has one class only, or for a `count` of 0.
     """
     if count == 0:
         return None

@@ -1,9 +1,8 @@
 """Scores: pure functions `Belief -> Tensor (B,)` with one sign, **higher is more uncertain**.
 
-To add a score, write a function and list it in `_NEEDS`, from which the registry `SCORES` is made.
-A score that needs a field which a belief lacks raises an error that names it; `available(belief)`
-lists those that work. Call them on a float64 belief, as `predict` returns it: the ranking of
-confident inputs lives in the last digits.
+To add one, write a function and list it in `_NEEDS` with the field of a belief that it cannot do
+without. Call them on a float64 belief, as `predict` returns it: the ranking of confident inputs
+lives in the last digits.
 """
 
 from __future__ import annotations
@@ -112,8 +111,8 @@ def max_alpha(belief: Belief) -> Tensor:
 def vacuity(belief: Belief) -> Tensor:
     """W / (W + ρ·e) in [0, 1]: prior mass W over prior mass plus evidence e.
 
-    With a prior in α (EDL) W is that mass and e = α0 − W, so that without ρ this is the usual
-    C/α0. Without one (α = exp u), W = C and e = α0.
+    With a prior in α (EDL) e = α0 − W, so that without ρ this is the usual C/α0; without one (α =
+    exp u) W = C and e = α0.
     """
     total = belief.log_total_evidence().exp()
     prior = torch.full_like(total, float(belief.log_p.shape[-1]))
@@ -128,10 +127,9 @@ def vacuity(belief: Belief) -> Tensor:
 def dissonance(belief: Belief) -> Tensor:
     """Σ_k π_k Σ_c b_c Σ_{j≠c} b_j Bal(b_j, b_c) / Σ_{j≠c} b_j: evidence that contradicts itself.
 
-    b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b), which is
-    2 min(a, b)/(a + b): next to a mass near one the difference would lose the small ones.
-
-    Every pair of classes is visited: O(C²) time an input, some milliseconds with 1,000 classes.
+    b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b) = 2 min(a, b)/(a +
+    b): next to a mass near one the difference would lose the small ones. Every pair of classes is
+    visited: O(C²) time an input, in blocks of bounded memory.
     """
     log_evidence = belief.need("log_evidence")
     mass = belief.log_p.exp()
@@ -282,11 +280,8 @@ def score_of(belief: Belief, name: str) -> Tensor:
 class Uncertainty:
     """An exact split of H(p̂), every part (B,) and non-negative.
 
-    Attributes:
-        total: H(p̂).
-        aleatoric: Σ w_k E_k[H], what remains if p were known.
-        within: Σ w_k MI_k, each head's doubt about its own p.
-        between: Jensen-Shannon divergence of the gated heads.
+    `aleatoric` Σ w_k E_k[H] remains if p were known; `within` Σ w_k MI_k is each head's doubt about
+    its own p; `between` is the Jensen-Shannon divergence of the gated heads.
     """
 
     total: Tensor

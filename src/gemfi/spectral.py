@@ -1,11 +1,9 @@
 """Spectral normalisation, soft and hard, for linear layers, stacks of them, and convolutions.
 
 Soft: W / max(1, σ/c), which leaves a layer alone until its norm passes c (DDU). Hard: W·c/σ. σ is
-the largest singular value of the *operator*: for a convolution that of the convolution on its own
-input size, which is why the size is given at construction (and why loading needs no forward pass).
-
-Each training forward does one power iteration, for all K heads of a stack at once. In evaluation
-the stored σ is used as it is; `refresh` brings it up to date after the last optimiser step.
+the largest singular value of the *operator*: for a convolution that on its own input size, which is
+why the size is given. Each training forward does one power iteration; in evaluation the stored σ is
+used, and `refresh` brings it up to date after the last optimiser step.
 """
 
 from __future__ import annotations
@@ -138,10 +136,9 @@ class SpectralLayer(nn.Module):
 
 
 class Linear(SpectralLayer):
-    """A linear layer, or `stack` of them side by side.
+    """A linear layer (B, in) to (B, out), or `stack` of them side by side in one matrix product.
 
-    Without `stack` it maps (B, in) to (B, out). With `stack=K` it maps (B, in), shared by all, or
-    (B, K, in) to (B, K, out), in one matrix product.
+    With `stack=K` it maps (B, in), shared by all, or (B, K, in) to (B, K, out).
     """
 
     def __init__(

@@ -2,8 +2,7 @@
 
 The classifier is the last linear layer. Hugging Face, timm and torchvision have few names for it;
 in any other module it is the linear layer that was registered last. It is replaced by an identity,
-and what comes in there is caught on its way. So it does not matter what the network does with its
-output afterwards, or what it returns. No library is imported for that.
+and what comes in there is caught on its way, whatever the network returns afterwards.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _CHECKING: Final = threading.RLock()  # re-entrant: a network may hold another
 def find_classifier(network: Any) -> tuple[str, nn.Linear] | None:
     """Name and layer of the classifier of a network; None where the network says it has none.
 
-    That is a base model of Hugging Face, or one of timm that was made with `num_classes=0`. If
-    there are several candidates, or none, it is an error that lists them.
+    That is a base model of Hugging Face, or one of timm made with `num_classes=0`. Several
+    candidates, or none, are an error that lists them.
     """
     if hasattr(network, "get_classifier") and hasattr(network, "forward_features"):
         return _timm_classifier(network)
@@ -137,16 +136,9 @@ def _unclear(network: nn.Module, what: str, names: list[str] | None = None) -> I
 class Attached(nn.Module):
     """A network that returns features (B, D), whatever it returned before.
 
-    Where the features come from, in this order: a function; what goes into or comes out of a part;
-    what went into the classifier, which is gone; otherwise the network's own output, pooled.
-
-    Args:
-        network: is changed: without the classifier, where that is where the features are.
-        num_features: D; None until it is known.
-        classifier: name of the layer to take away.
-        part: of the network.
-        function: of network and inputs.
-        tokens: for a network that takes texts.
+    They come from a function of network and inputs, or from a part; or they are what went into the
+    classifier, which is taken away; or the network's own output, pooled. `num_features` may be
+    unknown (None) at first; `tokens` are those of a network that takes texts.
     """
 
     def __init__(
@@ -273,9 +265,9 @@ class Attached(nn.Module):
 def pooled(output: Any, mask: Tensor | None = None) -> Tensor:
     """Features (B, D) from what a network, or a part of one, returns.
 
-    Of several outputs `pooler_output` is taken if there is one, and otherwise the hidden states of
-    the last layer. The positions of an image (B, D, H, W) or (B, L, D) are averaged, and those of a
-    text (B, L, D) where `mask` (B, L) is True.
+    Of several outputs it is `pooler_output`, or else the hidden states of the last layer. The
+    positions of an image (B, D, H, W) or (B, L, D) are averaged, and those of a text where `mask`
+    (B, L) is True.
     """
     z = _first_tensor(output, ("pooler_output", "last_hidden_state", "logits"))
     if z.ndim == 4:

@@ -21,15 +21,8 @@ _VGG_STAGES = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))  # channels in u
 class ConvNet(nn.Module):
     """The MNIST network of GEM, DAEDL, I-EDL and PostNet: three 5×5 convolutions with 2×2 pooling.
 
-    A 28×28 image becomes 64·3·3 = 576 features, or as many as the last of the `hidden` layers has.
-
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input, at least 8.
-        channels: filters of each layer.
-        hidden: sizes of linear layers with ReLU that come after; GEM has none, I-EDL three of 64.
-        dropout: rate on the features.
-        spectral: how the norms are held.
+    A 28×28 image becomes 64·3·3 = 576 features, or as many as the last of the `hidden` linear
+    layers has; GEM has none of these, I-EDL three of 64. Dropout is on the features.
     """
 
     def __init__(
@@ -72,15 +65,8 @@ class ConvNet(nn.Module):
 class VGG16(nn.Module):
     """Thirteen 3×3 convolutions with batch norm in five stages, each halved by 2×2 max pooling.
 
-    A 32×32 image becomes 8·width features. Convolutions have no bias of their own: the batch norm
-    that follows each would take it out again.
-
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input, at least 32.
-        width: channels of the first stage; 64 is the usual network.
-        dropout: rate on the features.
-        spectral: how the norms of the convolutions are held.
+    `width` is the channels of the first stage (64 is the usual network), and a 32×32 image becomes
+    8·width features. Convolutions have no bias: the batch norms would take it out again.
     """
 
     def __init__(
@@ -120,17 +106,9 @@ class VGG16(nn.Module):
 class ResNet18(nn.Module):
     """ResNet-18 for small images as DDU has it: 3×3 stem, leaky ReLU, average-pool shortcuts.
 
-    Four stages of `width`·(1, 2, 4, 8) channels.
-
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input, at least 8.
-        width: channels of the first stage; 64 is the usual network, 16 suits two cores.
-        dropout: rate on the features.
-        spectral: how the norms of the convolutions are held.
-        shortcut: `pool` averages and pads with zero channels (DDU, no parameters); `project`
-            averages and applies a 1×1 convolution, which gives the 11.17 M parameters of the
-            common CIFAR network at width 64.
+    Four stages of `width`·(1, 2, 4, 8) channels; 64 is the usual width, 16 suits two cores. The
+    shortcut `pool` averages and pads with zero channels (DDU, no parameters); `project` averages
+    and applies a 1×1 convolution, which gives the 11.17 M parameters of the common CIFAR network.
     """
 
     def __init__(
@@ -201,15 +179,8 @@ class _Block(nn.Module):
 class MLP(nn.Module):
     """A residual perceptron for rows: one linear layer, then `depth` blocks z + act(W z + b).
 
-    The residual form with bounded W keeps distances: a block stretches by at most 1 + σ(W) and,
-    for σ(W) < 1, shrinks by at least 1 − σ(W).
-
-    Args:
-        in_features: size of the (flattened) input.
-        width: number of features.
-        depth: number of residual blocks.
-        dropout: rate in each block.
-        spectral: how the norms of the blocks are held.
+    With bounded W it keeps distances: a block stretches by at most 1 + σ(W) and, for σ(W) < 1,
+    shrinks by at least 1 − σ(W).
     """
 
     def __init__(
@@ -240,10 +211,7 @@ class MLP(nn.Module):
 class Identity(nn.Module):
     """z = x: a head directly on features that are at hand, such as those of a frozen network.
 
-    Args:
-        in_features: size D of the (flattened) input.
-        dropout: rate, on the features.
-        spectral: without effect, as there is no layer to hold; every backbone takes it.
+    `spectral` is without effect, as there is no layer to hold; every backbone takes it.
     """
 
     def __init__(self, in_features: int, *, dropout: float = 0.0, spectral: Spectral = OFF) -> None:

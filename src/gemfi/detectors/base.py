@@ -1,12 +1,10 @@
 """The interface of a post-hoc detector: `Detector`, and what detectors share, `Observed`.
 
-A detector looks at a trained model and says how unfamiliar an input is; the model stays as it is.
-Every score has one sign: **higher is more out-of-distribution**. Most detectors need features and
-logits alone, which `observe` extracts once for all of them; those with `needs == "inputs"` need
-gradients through the model and take `score_inputs(model, x)`.
-
-To add one, write a `Detector` in the order `info`, `default`, `_fit`, `_score`, and list it in
-`DETECTORS` (`detectors/__init__.py`).
+A detector looks at a trained model and says how unfamiliar an input is. Every score has one sign:
+**higher is more out-of-distribution**. Most need features and logits alone, which `observe`
+extracts once for all; those with `needs == "inputs"` need gradients through the model and take
+`score_inputs(model, x)`. To add one, write a `Detector` in the order `info`, `default`, `_fit`,
+`_score`, and list it in `DETECTORS`.
 """
 
 from __future__ import annotations
@@ -36,11 +34,8 @@ Needs = Literal["logits", "features", "inputs"]
 class DetectorInfo:
     """What a detector is, read by the docs, `gemfi evaluate` and the tests.
 
-    Attributes:
-        name: on the command line and in `DETECTORS`.
-        needs: `logits` or `features` of one pass, or `inputs`: the model itself and a backward
-            pass through it.
-        unnormalised: whether the scale of the logits matters, and not their softmax alone.
+    It needs `logits` or `features` of one pass, or `inputs`: the model itself and a backward pass
+    through it. `unnormalised`: the scale of the logits matters, and not their softmax alone.
     """
 
     name: str
@@ -56,11 +51,8 @@ class DetectorInfo:
 class Observed:
     """What a model makes of a split, extracted once for all detectors.
 
-    Attributes:
-        features: (N, D) of the backbone, as the head gets them.
-        logits: (N, C) float64, see `joint_logits`.
-        belief: float64, as `predict` returns it.
-        split: where they come from, with the role and the labels; None of inputs without a role.
+    Features (N, D) as the head gets them, logits (N, C) as of `joint_logits`, the belief in
+    float64, and the split with its role and labels; None of inputs without a role.
     """
 
     features: Tensor
@@ -95,12 +87,9 @@ class Observed:
 
 @torch.no_grad()
 def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
-    """Features, logits and belief of inputs in one pass; the belief is that of `model.predict`.
+    """Features, logits and belief of inputs (N, ...) in one pass; the belief is `model.predict`'s.
 
-    Args:
-        model: trained.
-        x: (N, ...) inputs: a tensor, an array or a split. Detectors learn from splits alone.
-        batch_size: how many inputs at a time.
+    Detectors learn from splits alone, and score tensors and arrays too.
     """
     passes = list(evaluating(model).passes(x, batch_size))
     belief = Belief.cat([belief for _, belief in passes]).to(torch.float64)
@@ -111,10 +100,9 @@ def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
 def joint_logits(belief: Belief) -> Tensor:
     """One row of logits (B, C) for a belief of any number of components.
 
-    log p̂_c + log Σ_k π_k Σ_c' exp u_kc': their softmax is the predictive distribution p̂ and their
-    logsumexp is minus the energy of the logits, for one component, for mixtures and for ensembles
-    alike. Of a plain softmax these are its logits, which are returned as they are. Without logits
-    they are log p̂, whose logsumexp says nothing.
+    log p̂_c + log Σ_k π_k Σ_c' exp u_kc': their softmax is p̂ and their logsumexp is minus the
+    energy of the logits, for one component, mixtures and ensembles alike. Of a plain softmax these
+    are its logits; without logits they are log p̂, whose logsumexp says nothing.
     """
     if belief.logits is None:
         return belief.log_probs()
@@ -126,11 +114,7 @@ def joint_logits(belief: Belief) -> Tensor:
 
 
 class Detector:
-    """Base of every detector.
-
-    Args:
-        config: of the type of `default`, which is taken for None.
-    """
+    """Base of every detector; without a configuration it takes `default`."""
 
     info: ClassVar[DetectorInfo]
     default: ClassVar[Any] = None
@@ -184,10 +168,8 @@ class Detector:
     def score_inputs(self, model: Model, x: Tensor, batch_size: int = BATCH) -> Tensor:
         """Scores (N,) in float64 of inputs (N, ...), by as many passes as it takes.
 
-        Args:
-            model: trained; its parameters and their gradients stay as they are.
-            x: floating point, or uint8 images, as the model was trained on.
-            batch_size: how many at a time.
+        The inputs are floating point, or uint8 images; parameters and their gradients stay as they
+        are.
         """
         check_int("batch_size", batch_size, 1)
         self._check_ready()
@@ -226,7 +208,7 @@ def perturbed(x: Tensor, magnitude: float, loss: Callable[[Tensor], Tensor]) -> 
     """Inputs x − magnitude·sign(∇_x loss), in the units of the inputs before the normalisation.
 
     Bytes are taken as [0, 1]. Since a normalisation divides by its spread, the step in normalised
-    inputs is magnitude/std, as ODIN's code has it. The loss (B,) of an input depends on it alone.
+    inputs is magnitude/std, as in ODIN's code. The loss (B,) of an input depends on it alone.
     """
     x = scaled(x).detach()
     if magnitude == 0:

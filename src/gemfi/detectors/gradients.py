@@ -39,8 +39,8 @@ class ODINConfig:
 
     Attributes:
         temperature: T.
-        epsilon: the step, in the units of the inputs before the normalisation, bytes as [0, 1];
-            0 leaves the temperature alone. The default is the paper's, of 32×32 photographs.
+        epsilon: the step, in the units of the inputs before the normalisation, bytes as [0, 1]; 0
+            for none. The default is the paper's, of 32×32 photographs.
     """
 
     temperature: float = 1000.0
@@ -93,11 +93,13 @@ class ODIN(Detector):
     ) -> float:
         """The step for this model, without looking at test data; of equals, the smallest.
 
+        It has the largest AUROC of ID and OOD validation data or, of ID data alone, the largest
+        mean of max_c p (Generalised ODIN).
+
         Args:
             model: trained.
-            inside: role validation; alone, the step has the largest mean of max_c p (Generalised
-                ODIN).
-            outside: role ood-validation, for the step of the largest AUROC; or None.
+            inside: role validation.
+            outside: role ood-validation, or None.
             temperature: T.
             candidates: steps to try.
         """
@@ -124,8 +126,8 @@ class MahalanobisConfig:
 
     Attributes:
         noise: step of the input towards the nearest class before it is measured, in the units of
-            the inputs before the normalisation, bytes as [0, 1]; 0 for none. It costs a backward
-            pass for each layer.
+            the inputs before the normalisation, bytes as [0, 1]. It costs a backward pass for each
+            layer.
         layers: names of modules of the backbone, such as `blocks.3`, whose outputs are averaged
             over space and measured beside the features; `fit_layers` fits them.
         ridge: added to the diagonal of each covariance, in units of the mean variance.
@@ -184,11 +186,8 @@ class Mahalanobis(Detector):
     def fit_layers(self, model: Model, train: Split, inside: Split, outside: Split) -> None:
         """Fit a Gaussian a class for each layer, and the weights of the layers.
 
-        Args:
-            model: trained.
-            train: role train, for means and covariances.
-            inside: role validation, for the weights.
-            outside: role ood-validation, likewise.
+        Means and covariances are those of training data, the weights of validation and
+        OOD-validation data.
         """
         purpose = "fitting the layers of a Mahalanobis detector"
         require_role(train, (Role.TRAIN,), f"{purpose} as training data")

@@ -94,12 +94,7 @@ class Energy(Detector):
 
 @dataclass(frozen=True)
 class LTSConfig:
-    """Choices of logit scaling.
-
-    Attributes:
-        percentile: p; the strongest features are the k = n − round(n·p/100) largest of n, and at
-            least one.
-    """
+    """p: the strongest of n features are the n − round(n·p/100) largest, and at least one."""
 
     percentile: float = 95.0
 
@@ -176,11 +171,7 @@ class KNN(Detector):
 
 
 def knn_distance(z: Tensor, reference: Tensor, k: int = 10, *, unit: bool = True) -> Tensor:
-    """Distance (B,) from each feature (B, D) to its k-th nearest neighbour in `reference` (N, D).
-
-    A feature that is itself in `reference` is its own nearest neighbour. `unit` scales both to
-    unit norm first.
-    """
+    """Distance (B,) of features (B, D) to their k-th nearest of `reference` (N, D)."""
     if len(z) == 0:
         raise InputError("no features were given")
     if not 1 <= k <= len(reference):
@@ -196,12 +187,10 @@ def knn_distance(z: Tensor, reference: Tensor, k: int = 10, *, unit: bool = True
 
 @dataclass(frozen=True)
 class DDUConfig:
-    """Choices of the density.
+    """Shrinkage of each covariance towards the tied one (the paper has none), and a ridge.
 
-    Attributes:
-        shrinkage: of each covariance towards the tied one; the paper has none.
-        ridge: added to each diagonal, in units of the mean variance; it alone gives full rank to
-            the covariance of a class with no more samples than features.
+    The ridge is in units of the mean variance; it alone gives full rank to the covariance of a
+    class with no more samples than features.
     """
 
     shrinkage: float = 0.0

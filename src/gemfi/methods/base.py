@@ -1,8 +1,8 @@
 """The interface of a method: `Head`, and the small records that pass through it.
 
 A head turns features into a `Belief`, and a batch into named loss terms; training knows nothing
-else of a method. To add one, write a file beside this with a `Head` in the order `info`,
-`__init__`, `forward`, `objective`, and list it in `METHODS` (`methods/__init__.py`).
+else of a method. A new one is a file beside this with a `Head` in the order `info`, `__init__`,
+`forward`, `objective`, listed in `METHODS`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,9 @@ FeatureBatches = Iterable[tuple[Tensor, Tensor]]
 class MethodInfo:
     """What a method is, read by the docs' table, `gemfi methods` and the tests.
 
-    Attributes:
-        name: on the command line and in `METHODS`.
-        label: as its paper writes it, for tables and figures.
-        aleatoric: the score (in `SCORES`) that stands for aleatoric uncertainty.
-        epistemic: the score that stands for epistemic uncertainty.
-        passes: forward passes at inference.
-        exportable: whether `forward` survives `torch.export`.
+    `aleatoric` and `epistemic` are the names in `SCORES` that stand for the two uncertainties;
+    `passes` are forward passes at inference; `exportable` says whether `forward` survives
+    `torch.export`.
     """
 
     name: str
@@ -75,10 +71,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Batch:
-    """Features (B, D) with labels (B,), and features (M, D) of outliers.
-
-    `outlier_weight` rises from 0 to 1 and is for every term on outliers.
-    """
+    """Features (B, D), labels (B,), and outliers (M, D) with the weight of every term on them."""
 
     z: Tensor
     y: Tensor
@@ -87,13 +80,7 @@ class Batch:
 
 
 class Head(nn.Module):
-    """Base of every trained method.
-
-    Args:
-        num_features: D, at least 1.
-        num_classes: C, at least 2.
-        config: of the type of `default`, which is taken for None.
-    """
+    """Base of every trained method; without a configuration it takes `default`."""
 
     info: ClassVar[MethodInfo]
     default: ClassVar[Any]

@@ -29,15 +29,13 @@ class DAEDLConfig(EvidentialConfig):
     """Choices of DAEDL.
 
     Attributes:
-        kl_weight: of KL(Dir(α̃) ‖ Dir(1)), the same from the first step to the last. None is the
-            authors' 0.05 for up to ten classes and less for more (`losses.class_share`).
-        shrinkage: of each class covariance towards the one of all classes. The authors have none;
-            None is that too, but 1 where a class has fewer than five samples for each feature. A
-            covariance of its own would be too narrow there: new ID inputs then lie below every
-            density seen in training, where λ = 0 and p is uniform; a note counts them.
+        kl_weight: of KL(Dir(α̃) ‖ Dir(1)), from the first step to the last. None is the authors'
+            0.05 for up to ten classes and less for more (`losses.class_share`).
+        shrinkage: of each class covariance towards that of all classes. None is the authors' 0, but
+            1 where a class has fewer than five samples a feature: with a covariance of its own, new
+            ID inputs would lie below every density seen in training, where λ = 0 and p is uniform.
         ridge: added to the diagonal of each class covariance, in units of the mean variance. The
-            authors add the least with which a Cholesky factorisation succeeds, often nothing; a
-            fixed ridge keeps the density from resting on directions without any spread.
+            authors add the least with which a Cholesky factorisation succeeds, often nothing.
     """
 
     kl_weight: float | None = None
@@ -121,9 +119,9 @@ class DAEDL(Evidential):
     """Trained with α = 10⁻⁶ + exp u, asked with α = exp(λ(z)·u), where λ is 0 off the support.
 
     λ scales logits and so changes p too: off the support p is uniform and α0 = C. Before the
-    density is fitted λ is one. Against the authors' code: the loss is a mean over the batch and not
-    a sum, training features are not augmented when the density is fitted, logits end at 30 (theirs
-    overflow at 88), and see `ridge`.
+    density is fitted λ is one. Unlike the authors' code: the loss is a mean over the batch and not
+    a sum, the density is fitted without augmentation, logits end at 30 (theirs overflow at 88), and
+    see `ridge`.
     """
 
     prior = None

@@ -1,7 +1,9 @@
 """Evidential deep learning and what was made of it: EDL, I-EDL, R-EDL, Re-EDL and CEDL+.
 
-All are a linear layer whose logits become the evidence of one Dirichlet. α̃ is α with the true class
-set to what it has without evidence, so that a KL on it punishes misleading evidence alone.
+α̃ is α with the true class set to what it has without evidence: a KL on it punishes misleading
+evidence alone. A `kl_weight` of None is the authors' for up to ten classes and less for more, where
+theirs kills all evidence (`losses.class_share`); it rises from 0 over `kl_ramp`, a fraction of
+training.
 """
 
 from __future__ import annotations
@@ -22,16 +24,13 @@ from gemfi.methods.evidential import Evidential, EvidentialConfig
 
 @dataclass(frozen=True)
 class EDLConfig(EvidentialConfig):
-    """Choices of EDL: the best on digits' validation data of three evidences and two ramps.
-
-    With ReLU (the paper) units die in short runs.
+    """Choices of EDL, the best of 27 trials on digits; with ReLU (the paper) units die soon.
 
     Attributes:
         evidence: how logits become evidence e ≥ 0; α = e + 1.
         risk: the Bayes risk: of squared error (`mse`), of −log p (`digamma`), or its bound (`log`).
-        kl_weight: of KL(Dir(α̃) ‖ Dir(1)) once annealed. None is the authors' 1 for up to ten
-            classes and less for more, where it would kill all evidence (`losses.class_share`).
-        kl_ramp: fraction of training over which that weight rises from 0.
+        kl_weight: of KL(Dir(α̃) ‖ Dir(1)).
+        kl_ramp: 1 is the whole of training.
     """
 
     evidence: Literal["relu", "softplus", "exp"] = "exp"
@@ -82,11 +81,10 @@ class IEDLConfig(EvidentialConfig):
 
     Attributes:
         fisher_weight: of −log det of the Fisher information, which keeps evidence from growing
-            everywhere; the authors take 0.005 for MNIST and 0.05 for CIFAR-10. None is 0.05 for up
-            to ten classes and less for more (`losses.class_share`).
-        kl_weight: of KL(Dir(α̃) ‖ Dir(1)) once it has risen; None is the authors' 1, likewise.
-        kl_ramp: fraction of training over which that weight rises from 0; the authors take 10
-            epochs of up to 200.
+            everywhere; the authors take 0.005 for MNIST and 0.05 for CIFAR-10. None is 0.05,
+            likewise.
+        kl_weight: of KL(Dir(α̃) ‖ Dir(1)).
+        kl_ramp: the authors take 10 epochs of up to 200.
     """
 
     fisher_weight: float | None = None
@@ -128,11 +126,9 @@ class REDLConfig(EvidentialConfig):
 
     Attributes:
         prior: λ, the mass of each class in α without any evidence.
-        kl_weight: of KL(Dir(α̃) ‖ Dir(λ)) once it has risen. None is the authors' 1 for up to ten
-            classes and less for more (`losses.class_share`).
-        kl_ramp: fraction of training over which that weight rises from 0. The authors take 10
-            epochs of 60 or 200; in a run of 20 epochs on digits all evidence dies within half of
-            it, so the default is the whole.
+        kl_weight: of KL(Dir(α̃) ‖ Dir(λ)).
+        kl_ramp: the authors take 10 epochs of 60 or 200; in 20 epochs on digits all evidence dies
+            within half of that, so the default is the whole of training.
     """
 
     prior: float = 0.1
@@ -168,12 +164,7 @@ class REDL(Evidential):
 
 @dataclass(frozen=True)
 class ReEDLConfig(EvidentialConfig):
-    """Choices of Re-EDL.
-
-    Attributes:
-        prior: λ, the mass of each class in α without any evidence; the authors take 0.8 for
-            CIFAR-10 and 0.1 for MNIST.
-    """
+    """λ, the prior mass of a class; the authors take 0.8 for CIFAR-10 and 0.1 for MNIST."""
 
     prior: float = 0.8
 
@@ -198,12 +189,7 @@ class ReEDL(Evidential):
 
 @dataclass(frozen=True)
 class CEDLPlusConfig(EvidentialConfig):
-    """Choices of CEDL+.
-
-    Attributes:
-        kl_weight: w in (1 − w)·risk + w·c(t)·KL(Dir(α̃) ‖ Dir(1)).
-        kl_start: c at the start of training; it grows exponentially, to 1 at the end.
-    """
+    """w and c(0) in (1 − w)·risk + w·c(t)·KL(Dir(α̃) ‖ Dir(1)); c grows exponentially to 1."""
 
     kl_weight: float = 0.1
     kl_start: float = 0.01
@@ -217,11 +203,10 @@ class CEDLPlusConfig(EvidentialConfig):
 class CEDLPlus(Evidential):
     """α = exp(W z + b) + 1; the log risk and a KL whose weight grows exponentially.
 
-    This is the objective within one task of a stream. Replay, distillation, a KL on new classes
-    alone (here all are new) and the order of tasks have nothing to act on. Code is public for the
-    workshop paper's CEDL only, and this follows it; what CEDL+ changes could not be checked, nor
-    could the numbers that are reported for it on MNIST and CIFAR-10. CEDL clips logits at ±10 from
-    its second task on; here they are always clipped, so that exp cannot overflow.
+    This is the objective within one task of a stream; replay, distillation, a KL on new classes
+    alone and the order of tasks have nothing to act on. It follows the public code of the workshop
+    paper's CEDL: what CEDL+ changes, and its numbers on MNIST and CIFAR-10, could not be checked.
+    Logits are clipped at ±10, as CEDL's from its second task on.
     """
 
     info = MethodInfo(

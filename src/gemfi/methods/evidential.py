@@ -1,8 +1,4 @@
-"""What the heads of one Dirichlet share: a linear layer, a belief, and low evidence on outliers.
-
-A subclass says how logits become log α (`log_alpha`), the prior mass of a class in α (`prior`), and
-its loss (`terms`).
-"""
+"""What the heads of one Dirichlet share: a linear layer, a belief, and low evidence on outliers."""
 
 from __future__ import annotations
 
@@ -32,10 +28,8 @@ _NOT_NEGATIVE = (
 class EvidentialConfig:
     """What every head of one Dirichlet can be given.
 
-    Attributes:
-        outliers: none by default; with some, `outlier_weight`·KL(Dir(α) ‖ prior) on them asks for
-            no evidence there. The paper's fair comparison adds `VOS` this way.
-        outlier_weight: of that term.
+    With outliers, `outlier_weight`·KL(Dir(α) ‖ prior) on them asks for no evidence there. The
+    paper's fair comparison adds `VOS` this way.
     """
 
     outliers: OutlierConfig = NONE
@@ -51,7 +45,11 @@ class EvidentialConfig:
 
 
 class Evidential(Head):
-    """A linear layer on the features, and one Dirichlet."""
+    """A linear layer on the features, and one Dirichlet.
+
+    A subclass says how logits become log α (`log_alpha`), the prior mass of a class in α (`prior`),
+    and its loss (`terms`).
+    """
 
     prior: float | None = 1.0
     """Mass of each class in α without evidence; None where α has no such floor.

@@ -24,8 +24,7 @@ class Parts(NamedTuple):
 
     Attributes:
         energy: (B,) E, or None.
-        log_gate: log s: (B, 1) is a part of α already; the paper's (B, C) acts on p. None for no
-            gate.
+        log_gate: log s, or None: (B, 1) is a part of α already; the paper's (B, C) acts on p.
         log_weight: (B, K) log π.
         logits: (B, K, C) u.
         log_alpha: (B, K, C) log α.
@@ -47,14 +46,10 @@ class Parts(NamedTuple):
 
 
 class Perceptron(nn.Module):
-    """Linear layers with leaky ReLU (slope 0.1) and dropout between them.
+    """Linear layers of these sizes with leaky ReLU (slope 0.1) and dropout between them.
 
-    Args:
-        sizes: widths from input to output.
-        spectral: how the norms are held.
-        dropout: rate after each hidden layer.
-        stack: K perceptrons side by side, or None for one.
-        batch_norm: of each hidden layer (not for a stack).
+    With `stack` they are K perceptrons side by side; `batch_norm` is of hidden layers, not for a
+    stack.
     """
 
     def __init__(
@@ -88,9 +83,9 @@ class Perceptron(nn.Module):
 class Familiarity(Fitted):
     """How well an input fits what the model knows: a product of three memberships.
 
-    Log evidence, −energy and log density each become a membership σ((x − a)/b), which is 1/2 at the
-    lowest twentieth of ID data and 0.9 at their median. So each counts in units of its own spread
-    on ID data: one that is within its usual range says nothing, and any of them far out is enough.
+    Log evidence, −energy and log density each become σ((x − a)/b), which is 1/2 at the lowest
+    twentieth of ID data and 0.9 at their median: one that is within its usual range says nothing,
+    and any of them far out is enough.
     """
 
     location: Tensor

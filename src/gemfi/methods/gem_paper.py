@@ -1,7 +1,7 @@
 """GEM as the paper has it: what its text and its released code do differently from `gem.py`.
 
-One class with a field for each difference. The switches of the paper's ablation are `sn`, `core`,
-K > 1 for MIX, and a weight above 0 for FI-Reg, FI-Mod, EBM and UNC; `ablation` has its rows.
+The switches of the paper's ablation are `sn`, `core`, K > 1 for MIX, and a weight above 0 for
+FI-Reg, FI-Mod, EBM and UNC; `ablation` has its rows.
 """
 
 from __future__ import annotations

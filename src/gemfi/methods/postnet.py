@@ -42,9 +42,9 @@ class PostNetConfig(EvidentialConfig):
 class PostNet(Evidential):
     """α_c = 1 + N_c·q(x|c): class counts times the density of the class around the input.
 
-    x = BatchNorm(W z + b) has a few dimensions, and q(x|c) is a radial flow a class. Far from the
-    training data every density vanishes, and with it the evidence. The loss is the Bayes risk of
-    −log p under Dir(α), ψ(α0) − ψ(α_y), less a little of the entropy of Dir(α).
+    x = BatchNorm(W z + b) has a few dimensions, and q(x|c) is a radial flow a class, so evidence
+    vanishes far from the training data. The loss is the Bayes risk of −log p under Dir(α), ψ(α0) −
+    ψ(α_y), less a little of the entropy of Dir(α).
     """
 
     info = MethodInfo(
@@ -122,19 +122,14 @@ class PostNet(Evidential):
 
 
 class RadialFlows(nn.Module):
-    """One normalising flow a class from z to a standard normal, and with it a density q(z|c).
+    """One normalising flow a class from z (B, H) to a standard normal: a density q(z|c).
 
-    A layer pulls the space towards a centre z0 or pushes it away,
+    Each of `length` layers pulls the space towards a centre z0 or pushes it away,
 
         f(z) = z + β̂·h·(z − z0) with h = 1/(α̂ + r) and r = ‖z − z0‖,
 
-    and with α̂ = softplus(a) and β̂ = softplus(b) − α̂ it is invertible. Then
-    log q(z|c) = log N(f_L(… f_1(z)); 0, I) + Σ_l log|det ∂f_l|.
-
-    Args:
-        num_classes: C, one flow each.
-        dimensions: H of z.
-        length: L, layers of a flow; 0 leaves the standard normal.
+    invertible with α̂ = softplus(a) and β̂ = softplus(b) − α̂. Then log q(z|c) = log N(f_L(…
+    f_1(z)); 0, I) + Σ_l log|det ∂f_l|.
     """
 
     def __init__(self, num_classes: int, dimensions: int, length: int) -> None:

@@ -28,8 +28,8 @@ class PriorNetworkConfig(EvidentialConfig):
         outliers: virtual ones by default. The papers train on a real set of them: give `fit` a
             split of role `auxiliary`, and `OutlierConfig(kind="auxiliary")` here.
         outlier_weight: γ, of the KL on outliers.
-        precision: what the target of an ID sample has on its true class, above the 1 of every
-            class. The loss is divided by it.
+        precision: of the target of an ID sample on its true class, above the 1 of every class. The
+            loss is divided by it.
         nll_weight: of −log p_y on ID data, an auxiliary term.
     """
 
@@ -54,8 +54,7 @@ class PriorNetwork(Evidential):
     """α = exp(W z + b), without a prior; a KL to Dir(1 + precision·e_y), or to Dir(1) on outliers.
 
     Epistemic is the papers' mutual information between label and p. Aleatoric is 1 − max p, by
-    which they (and those who published numbers of them since) find misclassified inputs; their
-    "expected data uncertainty" is the score `expected_entropy`.
+    which they find misclassified inputs; their "expected data uncertainty" is `expected_entropy`.
     """
 
     prior = None

@@ -1,8 +1,4 @@
-"""Softmax with cross-entropy, alone, as a deep ensemble, and with Monte Carlo dropout.
-
-`MCDropout` is a head with dropout on the features. `monte_carlo` asks any model whose backbone or
-head holds dropout layers.
-"""
+"""Softmax with cross-entropy, alone, as a deep ensemble, and with Monte Carlo dropout."""
 
 from __future__ import annotations
 
@@ -83,8 +79,8 @@ class EnsembleConfig:
 class Ensemble(Head):
     """M softmax heads, each on the features of its own backbone (`Stack`), with equal weights.
 
-    Each member is trained as a run of its own, with its own initial weights and order of the data;
-    with a `run_dir` they are below it as `member-0`, `member-1`, ... and each can be resumed.
+    Each member is trained as a run of its own, with its own initial weights and order of the data,
+    in the folders `member-0`, `member-1`, ... of a `run_dir`.
     """
 
     info = MethodInfo(
@@ -151,13 +147,9 @@ class Ensemble(Head):
 
 @dataclass(frozen=True)
 class MCDropoutConfig:
-    """Choices of dropout on the features.
+    """Share of the features that a mask leaves out, number S of masks at evaluation, their seed.
 
-    Attributes:
-        rate: share of the features that a mask leaves out. The default has the best NLL on digits'
-            validation data of 0.1, 0.3 and 0.5.
-        passes: S, masks at evaluation; one component of the belief each.
-        seed: of those masks.
+    The rate has the best NLL on digits' validation data of 0.1, 0.3 and 0.5.
     """
 
     rate: float = 0.3
@@ -173,9 +165,8 @@ class MCDropoutConfig:
 class MCDropout(Head):
     """p = 1/S Σ_s softmax(W (m_s ∘ z) + b), trained by cross-entropy with a fresh mask a sample.
 
-    The S masks of evaluation are drawn once and saved with the model, so that a belief depends on
-    its input alone. The backbone runs once: the passes are through the last layer, as one matrix
-    product.
+    The S masks of evaluation are drawn once and saved, so that a belief depends on its input alone.
+    The backbone runs once, and all passes through the last layer are one matrix product.
     """
 
     info = MethodInfo(
@@ -215,14 +206,13 @@ class MCDropout(Head):
 def monte_carlo(
     model: Model, x: Inputs, passes: int = 20, seed: int = 0, *, batch_size: int = 512
 ) -> Belief:
-    """The belief of several passes with dropout inside the network, as float64.
+    """The belief of several passes with dropout layers inside any model, as float64.
 
-    Every dropout layer of the model draws anew in each pass; all else, batch normalisation
-    included, is in evaluation mode. The components of all passes become components of one belief;
-    a gate is moved into them, and densities and energies are averaged. The model and torch's
-    global generators are left as they were; but dropout draws from these, so threads that draw at
-    the same time change the masks. Dropout that is not a layer of its own, as in attention, is not
-    seen.
+    Every dropout layer draws anew in each pass; all else is in evaluation mode. The components of
+    all passes become components of one belief; a gate is moved into them, and densities and
+    energies are averaged. The model and torch's global generators are left as they were; but
+    dropout draws from these, so threads that draw at the same time change the masks. Dropout that
+    is not a layer of its own, as in attention, is not seen.
 
     Args:
         model: with dropout layers of a rate above 0.

@@ -39,7 +39,7 @@ BUFFERS: Final = ("report.choice", "report.low", "report.high")
 
 
 def upgraded(method: str, config: Any) -> tuple[str, Any]:
-    """Name of the method and its configuration, as JSON values of any age, as they are today.
+    """Name of the method and its JSON configuration, of any age, as they are today.
 
     A configuration that is not ours, whatever its method was called, is one of `gem-paper`.
     """
