@@ -41,7 +41,8 @@ class EvidentialConfig:
         for name in (*_POSITIVE, *_NOT_NEGATIVE):
             value, default = getattr(self, name, None), getattr(type(self), name, None)
             if value is not None or default is not None:
-                check_number(name, value, 0, above=0 if name in _POSITIVE else None)
+                bound = "above" if name in _POSITIVE else "least"
+                check_number(name, value, **{bound: 0})
 
 
 class Evidential(Head):
