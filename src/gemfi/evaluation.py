@@ -22,7 +22,6 @@ from gemfi.detectors import ALL, DETECTORS, Detector, Observed, detector_names, 
 from gemfi.detectors.base import BATCH
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.training.run_data import data_digest
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class SplitFacts:
     @classmethod
     def of(cls, split: Split) -> SplitFacts:
         """The facts of a split that is here."""
-        return cls(split.name, str(split.role), len(split), data_digest(split))
+        return cls(split.name, str(split.role), len(split), split.checksum())
 
 
 @dataclass(frozen=True)

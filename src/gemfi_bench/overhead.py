@@ -123,11 +123,15 @@ class Subject:
 
     def __init__(self, model: Model, spec: RunSpec, x: Tensor, y: Tensor, facts: DataFacts) -> None:
         self.model, self.config, self.x, self.y = model, spec.train, x, y
-        self.step = Objective(model, bf16=spec.train.bf16)
+        self.step = Objective(
+            model,
+            _MIDDLE.steps,
+            class_counts=facts.class_counts,
+            precision=spec.train.precision,
+        )
         self.optimizer = make_optimizer(model, spec.train)
         self.generator = torch.Generator().manual_seed(0)
         self.scores = [SCORES[name] for name in model.head.named_scores.values()]
-        model.head.prepare(facts)
         self._fit_statistics()
 
     def _fit_statistics(self) -> None:
@@ -144,9 +148,10 @@ class Subject:
         self.model.train()
         augmentation = self.config.augmentation
         x = self.x if augmentation.is_nothing else augmentation(self.x, self.generator)
-        terms = self.step(x, self.y, None, _MIDDLE, self.generator)
+        self.step.step = _MIDDLE.step
+        loss = self.step(x, self.y)
         self.optimizer.zero_grad(set_to_none=True)
-        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
 

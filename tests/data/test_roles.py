@@ -356,7 +356,6 @@ REVIEWED = {
     "training/run_data.py RunData.of": "made by fit, after check_run",
     "training/run_data.py RunData.map_splits": "of featurised",
     "training/run_data.py _checked_weight": "counts the rows of what check_run has seen",
-    "training/run_data.py data_digest": "a checksum",
     "training/run_data.py drawn_split": "draws from what check_run has seen",
     "training/checks.py _check_alike": "called by check_run",
     "training/checks.py _check_augmentation": "called by check_run",

@@ -55,12 +55,22 @@ class DataFacts:
     """What a head may know of the training data before training.
 
     Attributes:
-        class_counts: (C,) samples of each class.
+        samples: (C,) of each class, or None where nobody has counted.
         steps: optimiser steps of the whole run.
     """
 
-    class_counts: Tensor
+    samples: Tensor | None
     steps: int
+
+    @property
+    def class_counts(self) -> Tensor:
+        """(C,) samples of each class, for a head that needs them."""
+        if self.samples is None:
+            raise InputError(
+                "this method needs the number of samples of each class: give "
+                "Objective(class_counts=...)"
+            )
+        return self.samples
 
 
 @dataclass(frozen=True)
