@@ -165,11 +165,6 @@ class AnySplit:
         raise NotImplementedError
 
     @property
-    def is_listed(self) -> bool:
-        """Whether all labels can be had without reading the samples."""
-        return True
-
-    @property
     def is_random(self) -> bool:
         """Whether samples differ from reading to reading."""
         return False

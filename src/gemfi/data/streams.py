@@ -69,8 +69,8 @@ _KEPT: Final = (
 # -- one item, one batch ---------------------------------------------------------------------------
 
 
-def parts_of(item: Any, where: str) -> tuple[Any, Any]:
-    """Inputs and labels (None where there are none) of a pair, a mapping, or of inputs alone."""
+def parts_of(item: Any, where: str) -> tuple[Any, Any, bool]:
+    """Inputs, labels (or None) and whether they are token ids, of a pair or a mapping."""
     if isinstance(item, Mapping):
         label = next((key for key in item if str(key).lower() in _LABELS), None)
         known = [key for key in _INPUTS if key in item]
@@ -80,11 +80,12 @@ def parts_of(item: Any, where: str) -> tuple[Any, Any]:
                 f"{where} has {', '.join(map(str, item))}: which are the inputs? Name them one of "
                 f"{', '.join(_INPUTS)}, or return pairs (x, y)"
             )
-        return item[(known or others)[0]], None if label is None else item[label]
+        name = (known or others)[0]
+        return item[name], None if label is None else item[label], name == "input_ids"
     pair = item if isinstance(item, tuple | list) else (item,)
     if len(pair) not in (1, 2):
         raise InputError(f"{where}: expected (x, y) or x alone, got {len(pair)} parts")
-    return pair[0], pair[1] if len(pair) == 2 else None
+    return pair[0], pair[1] if len(pair) == 2 else None, False
 
 
 def _tensor(value: Any, what: str) -> Tensor:
@@ -104,7 +105,7 @@ class _Collate:
     """Items to checked inputs and labels; it goes to the workers."""
 
     name: str
-    tokens: bool
+    tokens: bool | None
     num_classes: int | None
     user: Callable[[list[Any]], Any] | None = None
 
@@ -112,8 +113,8 @@ class _Collate:
         where = f"{self.name!r}: a batch"
         if self.user is not None:
             return self.batch(self.user(items))
-        pairs = [parts_of(item, f"{self.name!r}: an item") for item in items]
-        inputs = [_tensor(x, f"{self.name!r}: x") for x, _ in pairs]
+        parts = [parts_of(item, f"{self.name!r}: an item") for item in items]
+        inputs = [_tensor(x, f"{self.name!r}: x") for x, _, _ in parts]
         shapes = list(dict.fromkeys((tuple(x.shape), x.dtype) for x in inputs))
         if len(shapes) > 1:
             raise InputError(
@@ -121,29 +122,29 @@ class _Collate:
                 f"{shapes[1][1]}: bring them to one shape, or give a DataLoader with a collate_fn "
                 "that pads them"
             )
-        labelled = [y is not None for _, y in pairs]
+        labelled = [y is not None for _, y, _ in parts]
         if any(labelled) != all(labelled):
             raise InputError(f"{self.name!r}: some items have labels and some do not")
-        labels = [_tensor(y, f"{self.name!r}: y") for _, y in pairs] if all(labelled) else None
+        labels = [_tensor(y, f"{self.name!r}: y") for _, y, _ in parts] if all(labelled) else None
         if labels and any(y.numel() != 1 for y in labels):
             raise InputError(f"{self.name!r}: an item must have one label")
         y = None if labels is None else torch.stack([y.reshape(()) for y in labels])
-        return self._checked(torch.stack(inputs), y)
+        return self._checked(torch.stack(inputs), y, is_text=parts[0][2])
 
     def batch(self, batch: Any) -> Pair:
         """A batch that somebody else put together."""
-        x, y = parts_of(batch, f"{self.name!r}: a batch")
+        x, y, is_text = parts_of(batch, f"{self.name!r}: a batch")
         x = _tensor(x, f"{self.name!r}: x")
         labels = None if y is None else _tensor(y, f"{self.name!r}: y")
         if x.ndim == 0 or (labels is not None and labels.ndim == 0):
             raise InputError(
                 f"{self.name!r}: the DataLoader gives samples, not batches: give it a batch_size"
             )
-        return self._checked(x, labels)
+        return self._checked(x, labels, is_text=is_text)
 
-    def _checked(self, x: Tensor, y: Tensor | None) -> Pair:
+    def _checked(self, x: Tensor, y: Tensor | None, *, is_text: bool) -> Pair:
         where = f"{self.name!r}"
-        x = checked_inputs(x, where, self.tokens)
+        x = checked_inputs(x, where, is_text if self.tokens is None else self.tokens)
         return x, None if y is None else checked_labels(y, len(x), self.num_classes, where)
 
 
@@ -184,7 +185,7 @@ class Feed:
         batch_size: of the user's loader; None where there was none.
         collate: the user's way from items to a batch; None for tensors of one shape.
         options: of the `DataLoader`: workers and the like.
-        tokens: the inputs are token ids.
+        tokens: the inputs are token ids; None for those that are named `input_ids`.
         num_classes: C; None where it is not known.
     """
 
@@ -194,7 +195,7 @@ class Feed:
     batch_size: int | None = None
     collate: Callable[[list[Any]], Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    tokens: bool = False
+    tokens: bool | None = None
     num_classes: int | None = None
 
     @classmethod
@@ -422,7 +423,7 @@ class Stream(AnySplit):
         size = self._size()
         return (
             f"Stream({self.name!r}, role={self.role}, "
-            f"x=({'?' if size is None else size}, {str(tuple(x.shape[1:]))[1:-1]}) {x.dtype}, "
+            f"x=({', '.join(map(str, ['?' if size is None else size, *x.shape[1:]]))}) {x.dtype}, "
             f"classes={self.num_classes})"
         )
 
@@ -437,7 +438,7 @@ class Stream(AnySplit):
     @property
     def tokens(self) -> bool:
         """Whether the inputs are token ids."""
-        return self.feed.tokens
+        return self._first[0].dtype is torch.int64
 
     @property
     def batch_size(self) -> int | None:
@@ -467,11 +468,6 @@ class Stream(AnySplit):
     def first(self, count: int) -> Tensor:
         """Up to `count` of the first inputs, and no more than 32."""
         return self._first[0][:count]
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether all labels can be had without reading the samples."""
-        return self.has_rows and listed_labels(self.feed.data) is not None
 
     @cached_property
     def is_random(self) -> bool:

@@ -109,20 +109,8 @@ def _stream(
     if num_classes is None and role is Role.TRAIN:
         labels = listed_labels(source)
         num_classes = None if labels is None else int(labels.max()) + 1
-    if tokens is None:
-        tokens = _has_tokens(data)
     feed = Feed.of(data, name, tokens=tokens, num_classes=num_classes)
     return Stream(feed, role, name, num_classes, class_names, version, length)
-
-
-def _has_tokens(data: Any) -> bool:
-    """Whether an item, or a batch of a loader, has `input_ids`."""
-    columns = getattr(data, "column_names", None)
-    if isinstance(columns, list):
-        return "input_ids" in columns
-    feed = Feed.of(data, "data").without_workers()
-    item = feed.data[0] if feed.has_rows else next(iter(feed.loader or feed.data))
-    return isinstance(item, Mapping) and "input_ids" in item
 
 
 def _check_container(data: Any, name: str, role: str) -> None:

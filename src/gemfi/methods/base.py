@@ -8,7 +8,7 @@ nothing else of a method. To add one, write a file beside this with a `Head` in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -55,11 +55,11 @@ class DataFacts:
     """What a head may know of the training data before training.
 
     Attributes:
-        samples: (C,) of each class, or None where nobody has counted.
+        samples: (C,) of each class, or what counts them; None where nobody can.
         steps: optimiser steps of the whole run.
     """
 
-    samples: Tensor | None
+    samples: Tensor | Callable[[], Tensor] | None
     steps: int
 
     @property
@@ -70,7 +70,7 @@ class DataFacts:
                 "this method needs the number of samples of each class: give "
                 "Objective(class_counts=...)"
             )
-        return self.samples
+        return self.samples if isinstance(self.samples, Tensor) else self.samples()
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,8 @@ def usable_outliers(
 
 
 def _check_alike(train: AnySplit, split: AnySplit) -> None:
-    mine, theirs = (train.first(1).shape[1:], train.x.dtype), (split.x.shape[1:], split.x.dtype)
-    if mine != theirs:
+    mine, theirs = ((x.shape[1:], x.dtype) for x in (train.first(1), split.first(1)))
+    if mine != theirs and not (train.tokens and split.tokens):
         raise InputError(
             f"split {split.name!r} ({split.role}) has samples {tuple(theirs[0])} {theirs[1]}, but "
             f"{train.name!r} has {tuple(mine[0])} {mine[1]}; all splits of a run must agree"
@@ -108,7 +108,7 @@ def _check_tokens(model: Model, split: AnySplit) -> None:
         return
     if not split.tokens:
         raise InputError(
-            f"split {split.name!r} ({split.role}) holds {split.x.dtype} samples, but this backbone "
+            f"split {split.name!r} ({split.role}) holds {split.first(1).dtype} samples, but this backbone "
             "takes token ids: make it with Split(..., tokens=True)"
         )
     try:

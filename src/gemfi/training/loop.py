@@ -159,7 +159,7 @@ class _Run:
         self.objective = Objective(
             self.model,
             self.steps,
-            class_counts=drawn.class_counts if drawn.is_listed else None,
+            class_counts=lambda: drawn.class_counts,
             outliers=outliers,
             precision=config.precision,
             compile=config.compile,

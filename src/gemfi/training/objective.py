@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -37,7 +38,8 @@ class Objective(nn.Module):
     Args:
         model: what is trained.
         total_steps: how often the loss will be asked for in all of training.
-        class_counts: (C,) training samples of each class, for a method that needs to know them.
+        class_counts: (C,) training samples of each class, or what counts them, for a method that
+            needs to know.
         outliers: what to synthesise. Defaults to `model.head.outliers`.
         precision: of the backbone; heads and losses are float32.
         compile: let `torch.compile` translate the backbone.
@@ -54,7 +56,7 @@ class Objective(nn.Module):
         model: Model,
         total_steps: int,
         *,
-        class_counts: Tensor | None = None,
+        class_counts: Tensor | Callable[[], Tensor] | None = None,
         outliers: OutlierConfig | None = None,
         precision: Precision = "fp32",
         compile: bool = False,  # noqa: A002 - torch's own name for it
