@@ -108,8 +108,8 @@ def _check_tokens(model: Model, split: AnySplit) -> None:
         return
     if not split.tokens:
         raise InputError(
-            f"split {split.name!r} ({split.role}) holds {split.first(1).dtype} samples, but this backbone "
-            "takes token ids: make it with Split(..., tokens=True)"
+            f"split {split.name!r} ({split.role}) holds {split.first(1).dtype} samples, but this "
+            "backbone takes token ids: make it with Split(..., tokens=True)"
         )
     try:
         model.tokens.checked(split.first(32))
