@@ -214,5 +214,5 @@ def test_they_are_told_in_one_line_and_long_values_are_cut() -> None:
     first, second = described(found).split("; ")
     assert first == 'a.c: 2 there, "x" here'
     assert second.startswith("d: null there, [7, 7,")
-    assert second.endswith("… here")
+    assert second.endswith("... here")
     assert len(second) < 100

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gemfi.cli.methods import detector_table, method_table, preset_table
 from gemfi_bench import overview
 from support.commands import Capture
 from support.documents import code_blocks, run_block
+from support.method_tables import detector_table, method_table, preset_table
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

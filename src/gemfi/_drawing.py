@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 INK, MUTED, GREY = "#1f2933", "#5f6b7a", "#9aa5b4"
 BLUE, VERMILION, PURPLE = "#0072b2", "#d55e00", "#a3419b"
 DPI = 150
-RC: dict[str, Any] = {
+_STYLE: dict[str, Any] = {
     "figure.dpi": DPI,
     "savefig.dpi": DPI,
     "figure.facecolor": "white",
@@ -27,22 +27,16 @@ RC: dict[str, Any] = {
     "axes.titleweight": "bold",
     "axes.labelsize": 8.5,
     "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
     "axes.linewidth": 0.7,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
     "legend.fontsize": 8,
     "legend.frameon": False,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.titlecolor"), INK),
+    **{f"{axis}tick.color": MUTED for axis in "xy"},
+    **{f"{axis}tick.labelcolor": INK for axis in "xy"},
+    **{f"{axis}tick.labelsize": 8 for axis in "xy"},
+    **{f"{axis}tick.major.width": 0.7 for axis in "xy"},
 }
 
 
@@ -54,7 +48,7 @@ def styled() -> Iterator[None]:
     with mpl.rc_context():
         mpl.rcdefaults()
         settings: Any = mpl.rcParams  # typed by the names of one release
-        settings.update(RC)
+        settings.update(_STYLE)
         yield
 
 

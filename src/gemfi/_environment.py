@@ -15,41 +15,26 @@ import torch
 
 from gemfi._version import __version__
 
-_PACKAGE = Path(__file__).resolve().parent
-
 
 @dataclass(frozen=True)
 class Environment:
-    """The conditions of a session.
-
-    Attributes:
-        gemfi: version.
-        commit: of the checkout that the package runs from; None for an installed package.
-        changed: whether the package's files differ from that commit; None without one.
-        python: version.
-        torch: version.
-        numpy: version.
-        platform: system and machine, such as `Linux x86_64`.
-        cpus: of the machine.
-        threads: that torch uses; sums depend on it.
-        date: UTC, to the second.
-    """
+    """The conditions of a session."""
 
     gemfi: str
-    commit: str | None
-    changed: bool | None
+    commit: str | None  # of the checkout that the package runs from; None for an installed one
+    changed: bool | None  # whether the package's files differ from that commit
     python: str
     torch: str
     numpy: str
-    platform: str
+    platform: str  # such as `Linux x86_64`
     cpus: int
-    threads: int
-    date: str
+    threads: int  # that torch uses; sums depend on it
+    date: str  # UTC, to the second
 
 
 def environment() -> Environment:
     """The conditions of this process."""
-    commit, changed = checkout(_PACKAGE)
+    commit, changed = checkout(Path(__file__).resolve().parent)
     return Environment(
         gemfi=__version__,
         commit=commit,
@@ -67,21 +52,22 @@ def environment() -> Environment:
 def checkout(package: Path) -> tuple[str | None, bool | None]:
     """The commit of a package that is under git, and whether its files differ from it.
 
-    (None, None) where there is no git, or where git does not know the package: one that is
-    installed below somebody's project must not be given the commit of the project.
+    (None, None) where git does not know the package: one that is installed below somebody's
+    project must not be given the commit of the project.
     """
-    git = shutil.which("git")
-    if git is None or _git(git, package, "ls-files", "--error-unmatch", "__init__.py") is None:
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None, None
-    commit = _git(git, package, "rev-parse", "HEAD")
+    commit = _git(package, "rev-parse", "HEAD")
     if commit is None:
         return None, None  # nothing was committed yet
-    status = _git(git, package, "status", "--porcelain", "--", ".")
-    return commit, status is None or status != ""
+    return commit, _git(package, "status", "--porcelain", "--", ".") != ""
 
 
-def _git(git: str, folder: Path, *arguments: str) -> str | None:
-    """What git prints; None if it fails. Variables of a hook would point it elsewhere."""
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints; None if it fails or is absent. Variables of a hook would mislead it."""
+    git = shutil.which("git")
+    if git is None:
+        return None
     variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     done = subprocess.run(  # noqa: S603 - fixed arguments
         [git, *arguments], cwd=folder, env=variables, capture_output=True, text=True, check=False

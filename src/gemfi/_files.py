@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
@@ -34,14 +34,13 @@ def read_json(path: Path, remedy: str) -> Any:
 
 DEEPEST: Final = 32
 """Lists and mappings inside of each other that `strict_json` takes."""
-_INT64: Final = 2**63
 
 
 def strict_json(text: str | bytes) -> Any:
     """JSON of a stranger, or a ValueError that says what is wrong with it.
 
-    What comes back can be used without care: integers are of 64 bits, other numbers are finite,
-    texts can be encoded, and nothing is nested deeper than `DEEPEST`.
+    Integers are of 64 bits, other numbers finite, texts can be encoded, and nothing is nested
+    deeper than `DEEPEST`.
     """
     try:
         value = json.loads(
@@ -66,10 +65,9 @@ def strict_json(text: str | bytes) -> Any:
 
 
 def _small_integer(digits: str) -> int:
-    value = int(digits) if len(digits) <= 20 else _INT64
-    if not -_INT64 <= value < _INT64:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
         raise ValueError(f"an integer of {len(digits)} digits is beyond 64 bits")
-    return value
+    return int(digits)
 
 
 def _finite_float(digits: str) -> float:
@@ -96,6 +94,11 @@ def _finite(value: Any) -> Any:
     return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Write strict JSON whole or not at all, a line a value."""
+    write_atomically(path, to_json(value, indent=1).encode() + b"\n")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write bytes so that a reader, or a crash, sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +110,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write a file that takes the place of `path` at the end of the block.
 
-    If anything fails, on a full disk for example, `path` stays as it was and nothing else is left.
+    If anything fails, `path` stays as it was and nothing else is left.
     """
     temporary = path.with_name(f"{path.name}.tmp")
     try:
@@ -123,9 +126,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def appending(path: Path) -> Iterator[IO[bytes]]:
-    """A file that grows at its end, for good at the end of the block: it lasts through a power cut.
+    """A file that grows at its end, written through to the disk at the end of the block.
 
-    What a full disk has left of a record stays in the file: its reader must know a whole one.
+    A full disk may leave part of a record in it: its reader must know a whole one.
     """
     with named(path), path.open("ab") as file:
         yield file
@@ -141,9 +144,8 @@ def named(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None or error.errno not in _FULL or isinstance(error, WriteError):
             raise
-        failed = WriteError(
-            f"cannot write {path}: {os.strerror(error.errno)}; make room there and run again"
-        )
+        text = f"cannot write {path}: {os.strerror(error.errno)}; make room there and run again"
+        failed = WriteError(text)
         failed.errno = error.errno
         raise failed from error
 
@@ -159,31 +161,19 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-CHECKSUM: Final = "checksum"
-"""The first entry of the JSON text."""
-
-UNSEALED: Final = "0" * 64
-"""What stands there until the file is sealed."""
-
+CHECKSUM: Final = "checksum"  # the first entry of the JSON text
+UNSEALED: Final = "0" * 64  # what stands there until the file is sealed
 _LENGTH: Final = 8  # bytes of the header's length, at the beginning of every safetensors file
-_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class Seal:
-    """How the files of one kind are sealed and checked.
+    """How safetensors files of one kind are sealed with a checksum of their bytes, and checked."""
 
-    Attributes:
-        key: of the JSON text among the metadata.
-        remedy: what to do about a damaged file, for messages.
-        largest: bytes of a header; a larger one is not read.
-        read: a JSON text to its value; raises a ValueError.
-    """
-
-    key: str
-    remedy: str
-    largest: int = sys.maxsize
-    read: Callable[[str | bytes], Any] = strict_json
+    key: str  # of the JSON text among the metadata
+    remedy: str  # what to do about a damaged file, for messages
+    largest: int = sys.maxsize  # bytes of a header; a larger one is not read
+    read: Callable[[str | bytes], Any] = strict_json  # raises a ValueError
 
     def seal(self, data: bytes) -> bytes:
         """The bytes of a file with the checksum in the place of the zeros."""
@@ -231,7 +221,7 @@ class Seal:
             stated = place.group(1).decode()
             raw = raw[: place.start(1)] + UNSEALED.encode() + raw[place.end(1) :]
         digest.update(raw)
-        while block := file.read(_BLOCK):
+        while block := file.read(1 << 20):
             digest.update(block)
         if digest.hexdigest() != stated:
             raise CheckpointError(
@@ -254,51 +244,49 @@ def header_end(data: bytes) -> int:
 def hold_lock(path: Path, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock at `path`, which ends with its process, and wait while another one has it.
 
-    Args:
-        path: of the lock; its folder must exist.
-        taken: called once if it must be waited for. An exception that it raises ends the waiting.
+    `taken` is called once if it must be waited for; what it raises ends the waiting.
     """
-    with try_lock(path) as is_mine:
-        if is_mine:
-            yield
-            return
-    taken()
-    with filelock.FileLock(path).acquire(poll_interval=0.1):
+    lock = filelock.FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        taken()
+        lock.acquire(poll_interval=0.1)
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
     """Hold the lock at `path` in the block if it is free; whether it was."""
-    lock, is_mine = filelock.FileLock(path), True
-    try:
+    lock = filelock.FileLock(path)
+    with suppress(filelock.Timeout):
         lock.acquire(timeout=0)
-    except filelock.Timeout:
-        is_mine = False
     try:
-        yield is_mine
+        yield lock.is_locked
     finally:
         lock.release()
 
 
 DATA_VARIABLE = "GEMFI_DATA"
-RUNS_VARIABLE = "GEMFI_RUNS"
 
 
 def data_root() -> Path:
     """The folder of the data sets, in the platform's cache; it may not exist yet."""
-    return _named(DATA_VARIABLE) or platformdirs.user_cache_path("gemfi", False) / "data"
+    return _folder(DATA_VARIABLE, platformdirs.user_cache_path("gemfi", False) / "data")
 
 
 def runs_root() -> Path:
     """The folder of the runs, in the platform's place for data; it may not exist yet."""
-    return _named(RUNS_VARIABLE) or platformdirs.user_data_path("gemfi", False) / "runs"
+    return _folder("GEMFI_RUNS", platformdirs.user_data_path("gemfi", False) / "runs")
 
 
-def _named(variable: str) -> Path | None:
+def _folder(variable: str, default: Path) -> Path:
     value = os.environ.get(variable)
     if not value:
-        return None
+        return default
     path = Path(value).expanduser()
     nearest = next((place for place in (path, *path.parents) if os.path.exists(place)), path)  # noqa: PTH110
     if nearest.exists() and not nearest.is_dir():
@@ -307,32 +295,22 @@ def _named(variable: str) -> Path | None:
     return path
 
 
-_PLACES: Final = {  # module -> its package, and the extra of gemfi that it is part of
-    "PIL": ("pillow", "data"),
-    "jinja2": ("jinja2", "bench"),
-    "pooch": ("pooch", "data"),
-    "requests": ("requests", "data"),
-    "matplotlib": ("matplotlib", "plot"),
-    "onnx": ("onnx", "onnx"),
-    "onnxscript": ("onnxscript", "onnx"),
-    "onnxruntime": ("onnxruntime", "onnx"),
-    "fastapi": ("fastapi", "serve"),
-    "uvicorn": ("uvicorn", "serve"),
-    "python_multipart": ("python-multipart", "serve"),
+_EXTRAS: Final = {  # of gemfi: the modules that each brings
+    "bench": ("jinja2",),
+    "data": ("PIL", "pooch", "requests"),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "plot": ("matplotlib",),
+    "serve": ("fastapi", "prometheus_client", "python_multipart", "uvicorn"),
 }
 
 
 def require_module(name: str, purpose: str) -> Any:
-    """Import an optional dependency, or say how to install it.
-
-    Args:
-        name: of the module.
-        purpose: what needs it, in words.
-    """
+    """Import an optional dependency for a purpose, or say how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         root = name.partition(".")[0]
-        package, extra = _PLACES.get(root, (root, None))
-        advice = package if extra is None else f"'.[{extra}]' in the clone of gemfi"
+        package = "pillow" if root == "PIL" else root.replace("_", "-")
+        extras = [extra for extra, modules in _EXTRAS.items() if root in modules]
+        advice = f"'.[{extras[0]}]' in the clone of gemfi" if extras else package
         raise InputError(f"{purpose} needs {package}: pip install {advice} ({error})") from error

@@ -7,47 +7,74 @@ the direction of writing around.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
+import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
 def printable(text: str, keep: str = "") -> str:
     r"""A text whose control and format characters are shown as escapes, such as `\u001b`.
 
-    The escapes are those of JSON, so that a line of JSON stays one.
-
-    Args:
-        text: from anywhere.
-        keep: characters to leave as they are, such as a line break in a text of several lines.
+    The escapes are those of JSON, so that a line of JSON stays one. Characters of `keep` stay.
     """
     if text.isprintable():
         return text
-    return "".join(each if _is_safe(each) or each in keep else _escape(each) for each in text)
+    return "".join(char if char in keep else _shown(char) for char in text)
 
 
-def _is_safe(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"  # spaces of any width
+def _shown(char: str) -> str:
+    if char.isprintable() or unicodedata.category(char) == "Zs":  # spaces of any width
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+class PrintableStream:
+    """A text stream that shows control characters as escapes, but line breaks and tabs.
+
+    What a progress bar writes stays as it is: it begins with a carriage return, and moves from bar
+    to bar by whole writes of line breaks or `ESC[A`.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text; returns how many of its characters were taken: all."""
+        start, shown = "\r" if text.startswith("\r") else "", text
+        if not re.fullmatch(r"(?:\n|\x1b\[A)*", text):
+            shown = start + printable(text.removeprefix("\r"), keep="\n\t")
+        self._stream.write(shown)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write texts one after the other."""
+        for line in lines:
+            self.write(line)
+
+
+@contextlib.contextmanager
+def printable_output() -> Iterator[None]:
+    """Let everything that is printed inside be safe for a terminal, warnings and logs included."""
+    out: Any = PrintableStream(sys.stdout)
+    errors: Any = PrintableStream(sys.stderr)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        yield
 
 
 # -- numbers and tables ----------------------------------------------------------------------------
 
-WIDTH = 100
-"""Characters of a line on the terminal."""
-
+WIDTH = 100  # characters of a line on the terminal
+NUMBER = len("100.00")  # characters of the widest number
+UNDEFINED = "-"
 _UNITS = "Percent; NLL in nats. Brier: sum over classes ×100. ECE: 15 bins."
 CONVENTIONS = f"{_UNITS} AUPR: ID positive."
-
-UNDEFINED = "-"
-
-NUMBER = len("100.00")
-"""Characters of the widest number."""
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -83,29 +110,19 @@ def duration(seconds: float) -> str:
 def aligned(
     rows: Sequence[Sequence[str]], left: int = 1, *, indent: str = "", least: int = 0
 ) -> list[str]:
-    """Rows as lines with columns two spaces apart: the first `left` to the left, the others right.
+    """Rows of equal length, the head first, as lines with columns two spaces apart.
 
-    Args:
-        rows: of equal length, the head first.
-        left: how many columns hold words.
-        indent: before each line.
-        least: width of a column of numbers; `NUMBER` lets tables below each other agree.
+    The first `left` columns hold words, the others numbers, in at least `least` characters:
+    `NUMBER` lets tables below each other agree.
     """
-    widths = column_widths(rows, left, least)
-    return [
-        (indent + "  ".join(_cell(row, index, widths, left) for index in range(len(row)))).rstrip()
-        for row in rows
-    ]
-
-
-def column_widths(rows: Sequence[Sequence[str]], left: int, least: int) -> list[int]:
-    """The widest cell of each column, and no less than `least` after the first `left`."""
-    columns = enumerate(zip(*rows, strict=True))
-    return [max([0 if at < left else least, *map(len, column)]) for at, column in columns]
-
-
-def _cell(row: Sequence[str], index: int, widths: Sequence[int], left: int) -> str:
-    return row[index].ljust(widths[index]) if index < left else row[index].rjust(widths[index])
+    lines = [indent] * len(rows)
+    for index, column in enumerate(zip(*rows, strict=True)):
+        is_words = index < left
+        width = max(0 if is_words else least, *map(len, column))
+        gap = "  " if index else ""
+        for row, cell in enumerate(column):
+            lines[row] += gap + (cell.ljust(width) if is_words else cell.rjust(width))
+    return [line.rstrip() for line in lines]
 
 
 def markdown_table(rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:

@@ -28,35 +28,24 @@ def uncertainty_columns(belief: Belief) -> dict[str, Floats]:
     """The parts of the entropy, and every score that a belief allows, by name."""
     split = scores.uncertainty(belief)
     parts = {name: _array(getattr(split, name)) for name in (*_PARTS, "epistemic")}
-    return parts | score_columns(belief, scores.available(belief))
+    return parts | _score_columns(belief, scores.available(belief))
 
 
-def score_columns(belief: Belief, names: Iterable[str]) -> dict[str, Floats]:
-    """Scores by name, those of detectors included."""
+def _score_columns(belief: Belief, names: Iterable[str]) -> dict[str, Floats]:
     return {name: _array(scores.score_of(belief, name)) for name in names}
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What is answered about N inputs.
-
-    Attributes:
-        belief: the model's, as `model.predict` returns it.
-        class_names: names of its C classes.
-        probs: (N, C) class probabilities.
-        index: (N,) the most probable classes.
-        scores: name -> (N,) values; higher is more uncertain.
-        decisions: verdicts and p-values; None without a policy.
-        doubt: (N,) the score by which the policy abstains; None without a policy.
-    """
+    """What is answered about N inputs; verdicts and doubt are None without a policy."""
 
     belief: Belief
     class_names: Sequence[str]
-    probs: Floats
-    index: npt.NDArray[np.int64]
-    scores: dict[str, Floats]
+    probs: Floats  # (N, C)
+    index: npt.NDArray[np.int64]  # (N,) the most probable classes
+    scores: dict[str, Floats]  # name -> (N,), higher is more uncertain
     decisions: Decisions | None = None
-    doubt: Floats | None = None
+    doubt: Floats | None = None  # (N,) the score by which the policy abstains
 
     @classmethod
     def of(
@@ -67,18 +56,13 @@ class Answers:
         policy: Policy | None = None,
         levels: Floats | None = None,
     ) -> Answers:
-        """The answers that a belief gives.
+        """The answers that a belief gives; it must have the scores.
 
-        Args:
-            belief: as `model.predict` returns it.
-            class_names: names of its classes.
-            score_names: scores to tell, which the belief has.
-            policy: makes the decisions; None for none.
-            levels: (N,) false-alarm rates in place of the policy's own, which NaN keeps.
+        `levels` (N,) are false-alarm rates in place of the policy's own, which NaN keeps.
         """
         log_probs = belief.log_probs()
         index = log_probs.argmax(dim=1).numpy(force=True)
-        columns = score_columns(belief, score_names)
+        columns = _score_columns(belief, score_names)
         answers = cls(belief, class_names, _array(log_probs.exp()), index, columns)
         if policy is None:
             return answers
@@ -89,20 +73,11 @@ class Answers:
             decisions.verdict[levels == level] = verdict[levels == level]
         return replace(answers, decisions=decisions, doubt=readings.doubt)
 
-    @property
-    def labels(self) -> list[str]:
-        """Name of the most probable class of each input."""
-        return [self.class_names[index] for index in self.index]
-
-    @property
-    def confidence(self) -> Floats:
-        """(N,) probabilities of the most probable classes."""
-        top: Floats = np.take_along_axis(self.probs, self.index[:, None], axis=1)[:, 0]
-        return top
-
     def columns(self, *, probs: bool = False) -> Table:
         """Columns of a table by name; `probs` adds one for each class."""
-        columns: Table = {"label": self.labels, "confidence": self.confidence}
+        labels = [self.class_names[index] for index in self.index]
+        confidence = np.take_along_axis(self.probs, self.index[:, None], axis=1)[:, 0]
+        columns: Table = {"label": labels, "confidence": confidence}
         if self.decisions is not None:
             columns |= {"verdict": self.decisions.names(), "p_value": self.decisions.p_value}
         columns |= self.scores
@@ -113,20 +88,21 @@ class Answers:
 
     def records(self) -> list[Prediction]:
         """One record an input, without detail."""
+        count, columns = len(self.index), self.columns()
         split = scores.uncertainty(self.belief)
-        parts = np.stack([_array(getattr(split, name)) for name in _PARTS], axis=1).tolist()
-        nothing: list[Any] = [None] * len(self.index)
+        parts = np.stack([_array(getattr(split, name)) for name in _PARTS], axis=1)
+        values = np.reshape([*self.scores.values()], (len(self.scores), count)).T
         rows = zip(
-            self.labels,
+            columns["label"],
             self.index.tolist(),
-            self.confidence.tolist(),
-            nothing if self.decisions is None else self.decisions.names(),
-            nothing if self.decisions is None else self.decisions.p_value.tolist(),
-            nothing if self.doubt is None else self.doubt.tolist(),
+            _list(columns["confidence"], count),
+            columns.get("verdict", [None] * count),
+            _list(columns.get("p_value"), count),
+            _list(self.doubt, count),
             self.probs.tolist(),
-            (Uncertainty(*row) for row in parts),
-            _records_of_columns(self.scores, len(self.index)),
-            nothing,
+            (Uncertainty(*row) for row in parts.tolist()),
+            (dict(zip(self.scores, row, strict=True)) for row in values.tolist()),
+            [None] * count,
             strict=True,
         )
         return [Prediction(*row) for row in rows]
@@ -201,70 +177,54 @@ class Prediction(_Record):
 
 
 def details(belief: Belief, images: npt.NDArray[np.uint8] | None) -> list[Detail]:
-    """The heads, the gate, the evidence and the input behind each prediction.
-
-    Args:
-        belief: as `model.predict` returns it.
-        images: (N, C, H, W) bytes that the model saw; None if inputs are not images.
-    """
-    nothing: list[Any] = [None] * len(belief)
-    rho = None if belief.log_rho is None else belief.log_rho.exp()
-    energy, rho_column, log_density = (
-        nothing if column is None else _array(column).tolist()
-        for column in (belief.energy, rho, belief.log_density)
-    )
+    """What is behind each prediction; `images` (N, C, H, W) are the bytes that the model saw."""
+    count = len(belief)
+    columns = (belief.energy, _exp(belief.log_rho), belief.log_density, _alpha(belief), images)
+    energy, rho, log_density, alpha, inputs = (_list(values, count) for values in columns)
     rows = zip(
-        _components(belief),
-        _gate(belief),
-        energy,
-        rho_column,
-        log_density,
-        _alpha(belief),
-        nothing if images is None else images.tolist(),
-        strict=True,
+        _components(belief), _gate(belief), energy, rho, log_density, alpha, inputs, strict=True
     )
     return [Detail(*row) for row in rows]
 
 
 def _components(belief: Belief) -> list[list[Component]]:
-    weights, probs = _array(belief.log_weight.exp()), _array(belief.log_p.exp())
-    if belief.log_evidence is None:
-        evidence: list[Any] = [[None] * weights.shape[1]] * len(weights)
-    else:
-        evidence = _array(belief.log_evidence.exp()).tolist()
-    return [
-        [Component(*component) for component in zip(*row, strict=True)]
-        for row in zip(weights.tolist(), evidence, probs.tolist(), strict=True)
-    ]
+    weights, probs = belief.log_weight.exp(), belief.log_p.exp()
+    evidence = _exp(belief.log_evidence)
+    rows = zip(
+        weights.tolist(),
+        [[None] * weights.shape[1]] * len(weights) if evidence is None else evidence.tolist(),
+        probs.tolist(),
+        strict=True,
+    )
+    return [[Component(*cells) for cells in zip(*row, strict=True)] for row in rows]
 
 
 def _gate(belief: Belief) -> list[Any]:
     """The gate of each class, or one number where all classes share it."""
-    if belief.log_gate is None:
-        return [None] * len(belief)
-    gate = _array(belief.log_gate.exp())
-    rows: list[Any] = (gate[:, :1] if (gate == gate[:, :1]).all() else gate).tolist()
-    return rows
+    gate = _exp(belief.log_gate)
+    if gate is not None and bool((gate == gate[:, :1]).all()):
+        gate = gate[:, :1]
+    return _list(gate, len(belief))
 
 
-def _alpha(belief: Belief) -> list[Any]:
+def _alpha(belief: Belief) -> Tensor | None:
     """ρ·Σ_k π_k α_k of each class."""
     if belief.log_evidence is None:
-        return [None] * len(belief)
+        return None
     log_alpha = dirichlet.log_concentration(belief.log_p, belief.log_evidence)
     total = dirichlet.log_mixture(log_alpha, belief.log_weight)
-    if belief.log_rho is not None:
-        total = total + belief.log_rho.unsqueeze(-1)
-    rows: list[Any] = _array(total.exp()).tolist()
-    return rows
+    return (total if belief.log_rho is None else total + belief.log_rho.unsqueeze(-1)).exp()
 
 
-def _records_of_columns(columns: dict[str, Floats], count: int) -> list[dict[str, Any]]:
-    if not columns:
-        return [{} for _ in range(count)]
-    rows = np.stack(list(columns.values()), axis=1).tolist()
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+def _exp(values: Tensor | None) -> Tensor | None:
+    return None if values is None else values.exp()
 
 
 def _array(values: Tensor) -> Floats:
     return values.numpy(force=True).astype(np.float64, copy=False)
+
+
+def _list(values: Any, count: int) -> list[Any]:
+    """The rows of a tensor or an array; `count` times None for None."""
+    rows: list[Any] = [None] * count if values is None else values.tolist()
+    return rows

@@ -32,7 +32,6 @@ def fit_temperature(log_probs: Tensor, labels: Tensor) -> Tensor:
     """
     values, y = _checked(log_probs, labels)
     of_label = values.gather(1, y.unsqueeze(1)).mean()
-
     finite = values.masked_fill(values.isinf(), 0.0)  # 0·log 0 = 0
 
     def slope(beta: float) -> float:
@@ -51,15 +50,9 @@ def fit_temperature(log_probs: Tensor, labels: Tensor) -> Tensor:
 
 
 def calibrated(belief: Belief, log_temperature: Tensor | float) -> Belief:
-    """The belief at a temperature, on top of the one that it has.
-
-    Args:
-        belief: of any method.
-        log_temperature: log T, as `fit_temperature` returns it.
-    """
-    added = torch.as_tensor(
-        log_temperature, dtype=belief.log_p.dtype, device=belief.log_p.device
-    ).detach()
+    """The belief at a temperature, on top of the one that it has; log T is of `fit_temperature`."""
+    log_p = belief.log_p
+    added = torch.as_tensor(log_temperature, dtype=log_p.dtype, device=log_p.device).detach()
     if added.ndim != 0 or not bool(torch.isfinite(added)):
         raise InputError(f"log_temperature must be one finite number, got {log_temperature!r}")
     before = belief.log_temperature
@@ -72,7 +65,7 @@ def at_bound(log_temperature: Tensor) -> bool:
 
 
 def _checked(log_probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    if log_probs.ndim != 2 or labels.shape != log_probs.shape[:1] or len(labels) == 0:
+    if log_probs.ndim != 2 or labels.shape != log_probs.shape[:1] or 0 in log_probs.shape:
         raise InputError(
             "a temperature needs log-probabilities (N, C) and N labels, N at least 1, got "
             f"{tuple(log_probs.shape)} and {tuple(labels.shape)}"
@@ -85,8 +78,7 @@ def _checked(log_probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         raise InputError(
             f"labels must be in 0..{classes - 1}, found {int(y.min())}..{int(y.max())}"
         )
-    sums = torch.logsumexp(values, dim=1)
-    if not bool((sums.abs() < 1e-4).all()):  # NaN too
+    if not bool((torch.logsumexp(values, dim=1).abs() < 1e-4).all()):  # NaN too
         raise InputError(
             "rows of log-probabilities must be finite or −inf and sum to one in probability; of "
             "logits take log_softmax first"

@@ -12,10 +12,7 @@ from gemfi._text import printable
 
 
 class GemfiError(Exception):
-    """Base of every error that gemfi raises on purpose.
-
-    Its message is one line without control characters, also where it quotes a file.
-    """
+    """Base of every error that gemfi raises on purpose; its message is one printable line."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -73,10 +70,7 @@ class GemfiWarning(UserWarning):
 def user_level() -> int:
     """The `stacklevel` of a warning that shall name the line of the caller of gemfi."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
+    inside = {"gemfi", "torch", "sklearn"}
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _is_inside(module: str) -> bool:
-    return module.partition(".")[0] in {"gemfi", "torch", "sklearn"}

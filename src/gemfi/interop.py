@@ -33,10 +33,10 @@ __all__ = ["OutlierDetector", "Postprocessor", "lightning_module"]
 
 
 class OutlierDetector:
-    """Outlier scores of inputs, of features or of beliefs; higher is more OOD.
+    """Outlier scores of inputs or of features; higher is more OOD.
 
-    It has the methods of pytorch-ood's `Detector` and goes where such a detector goes, for example
-    into its metrics. Nothing is to be fitted: a trained model has its statistics already.
+    It has the methods of pytorch-ood's `Detector` and goes where such a detector goes. Nothing is
+    to be fitted and nothing to be searched for: a trained model has its statistics already.
 
         >>> detector = OutlierDetector(model)
         >>> metrics.update(detector(x), y)
@@ -56,15 +56,11 @@ class OutlierDetector:
         self.model = model
         self.score = score or model.head.named_scores["epistemic"]
 
-    def fit(self, data_loader: object = None) -> Self:
-        """Nothing: the model was fitted when it was trained."""
-        del data_loader
+    def fit(self, *_: object, **__: object) -> Self:
+        """Nothing."""
         return self
 
-    def fit_features(self, z: object = None, y: object = None) -> Self:
-        """Nothing, likewise."""
-        del z, y
-        return self
+    fit_features = fit
 
     def predict(self, x: Tensor) -> Tensor:
         """Scores (B,) of inputs."""
@@ -83,9 +79,7 @@ class OutlierDetector:
         belief: Belief = evaluating(self.model.head)(z)
         return score_of(belief.to(torch.float64), self.score)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """As `predict`."""
-        return self.predict(x)
+    __call__ = predict
 
     def to(self, device: torch.device | str) -> Self:
         """Move the model."""
@@ -98,11 +92,11 @@ class OutlierDetector:
         return next(self.model.parameters()).device
 
     def get_hyperparameters(self) -> dict[str, Any]:
-        """None of them: there is nothing to search for."""
+        """None."""
         return {}
 
     def set_hyperparameters(self, **values: Any) -> Self:
-        """Refuse any: there is nothing to search for."""
+        """Refuse any."""
         if values:
             raise InputError(f"this detector has no hyperparameters, got {', '.join(values)}")
         return self
@@ -112,11 +106,8 @@ class Postprocessor:
     """Predictions and confidences of batches; a high confidence is more ID, as OpenOOD has it.
 
     The network that OpenOOD passes is the gemfi model itself, `evaluator(net=model,
-    postprocessor=Postprocessor())`. Batches are mappings with `data` and `label`.
-
-    Args:
-        config: of OpenOOD; nothing of it is read.
-        score: a name in `SCORES`; None for the method's epistemic score.
+    postprocessor=Postprocessor())`. Batches are mappings with `data` and `label`. Nothing of
+    OpenOOD's `config` is read; `score` is as of `OutlierDetector`.
     """
 
     APS_mode = False  # no hyper-parameter is searched for
@@ -125,11 +116,8 @@ class Postprocessor:
     def __init__(self, config: object = None, score: str | None = None) -> None:
         self.config, self.score = config, score
 
-    def setup(
-        self, net: object, id_loader_dict: object = None, ood_loader_dict: object = None
-    ) -> None:
+    def setup(self, net: object, *_loaders: object) -> None:
         """Nothing but a look at the network: it was trained with its statistics."""
-        del id_loader_dict, ood_loader_dict
         _model(net)
 
     def postprocess(self, net: object, data: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,7 +182,7 @@ def lightning_module(
         raise InputError(
             f"{model.head.info.name} trains its members one by one: use gemfi.fit for it"
         )
-    kind = type("GemfiModule", (_Training, _base()), {})
+    kind = type("GemfiModule", (_Training, _lightning_base()), {})
     return kind(model, train, validation, config)
 
 
@@ -260,7 +248,7 @@ class _Training:
         self.notes = self.model.finish(self.train_split, self.validation_split)
 
 
-def _base() -> type:
+def _lightning_base() -> type:
     """`LightningModule` of whichever of its two packages is installed."""
     for name in ("lightning", "pytorch_lightning"):
         try:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Final, NoReturn
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
@@ -22,18 +20,32 @@ def interrupt(number: int, _frame: FrameType | None = None) -> NoReturn:
 
 
 @contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
+    """Handle signals in a block of the main thread; Python delivers none to the others."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)
+
+
+def terminable() -> AbstractContextManager[None]:
+    """Let SIGTERM raise Terminated at once, as Ctrl-C raises KeyboardInterrupt."""
+    return _handling(interrupt, signal.SIGTERM)
+
+
+@contextmanager
 def graceful_interrupt() -> Iterator[threading.Event]:
     """Turn the first Ctrl-C or SIGTERM into an event; the second one interrupts at once.
 
     The loop reads the event between steps. The KeyboardInterrupt that it then raises becomes a
-    Terminated if the signal was SIGTERM. Outside the main thread, where Python delivers no signals,
-    the event is never set.
+    Terminated if the signal was SIGTERM.
     """
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    first: list[int] = []
+    interrupted, first = threading.Event(), list[int]()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if interrupted.is_set():
@@ -41,26 +53,10 @@ def graceful_interrupt() -> Iterator[threading.Event]:
         first.append(number)
         interrupted.set()
 
-    previous = {number: signal.signal(number, handle) for number in _SIGNALS}
-    try:
-        yield interrupted
-    except KeyboardInterrupt as stopped:
-        if first and type(stopped) is KeyboardInterrupt:
-            interrupt(first[0])
-        raise
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Let SIGTERM raise Terminated at once, as Ctrl-C raises KeyboardInterrupt."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    with _handling(handle, signal.SIGINT, signal.SIGTERM):
+        try:
+            yield interrupted
+        except KeyboardInterrupt as stopped:
+            if first and type(stopped) is KeyboardInterrupt:
+                interrupt(first[0])
+            raise

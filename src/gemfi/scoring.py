@@ -1,7 +1,7 @@
 """A trained model on files: any number of inputs in a bounded memory.
 
 Files become pieces of inputs (`stream_inputs`), pieces become rows, and rows are written as they
-come (`_FORMATS`). An input that cannot be read or judged has a row that says why.
+come (`writer`). An input that cannot be read or judged has a row that says why.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi._files import replacing, to_json
-from gemfi.answers import Answers
+from gemfi.answers import Answers, Table
 from gemfi.bundle import Bundle
 from gemfi.data.readers import channels_first
 from gemfi.data.readers.arrays import stream_array
@@ -42,6 +43,8 @@ WRITTEN: Final = tuple(name for name in MAIN if name != "max_prob")  # the confi
 
 _NUMBERS: Final = 1 << 24  # of an array that are read at a time, so that large images are few
 
+_ENDINGS: Final = (".csv", ".jsonl", ".parquet")
+
 Column = tuple[str, type]
 Reader = Callable[[Path, Bundle], Iterator[Piece]]
 Write = Callable[[Sequence[Sequence[Any]]], None]
@@ -49,23 +52,24 @@ Write = Callable[[Sequence[Sequence[Any]]], None]
 
 @dataclass
 class Scored:
-    """What was done.
-
-    Attributes:
-        columns: names and types of the columns.
-        count: number of inputs.
-        verdicts: how many inputs have each verdict, with a policy.
-        labels: how many inputs have each label.
-        failed: how many inputs could not be read.
-        first: the first rows.
-    """
+    """What was done: how many inputs there were, with which verdicts and labels."""
 
     columns: list[Column]
     count: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
-    failed: int = 0
+    failed: int = 0  # inputs that could not be read
     first: list[list[Any]] = field(default_factory=list)
+
+    def add(self, rows: list[list[Any]]) -> None:
+        """Count rows, and keep the first."""
+        names = [name for name, _ in self.columns]
+        self.first += rows[: max(0, SHOWN - len(self.first))]
+        self.count += len(rows)
+        self.failed += sum(bool(row[-1]) for row in rows)
+        for name, counter in (("label", self.labels), ("verdict", self.verdicts)):
+            if name in names:
+                counter.update(row[names.index(name)] for row in rows if not row[-1])
 
 
 def score_files(
@@ -92,79 +96,54 @@ def score_files(
     files = find_inputs(inputs)
     if out is not None:
         check_output(out, files)
-    ask = _Ask(bundle, policy, batch_size)
+
+    def ask(x: Tensor) -> Answers:
+        belief = bundle.model.predict(x, batch_size)
+        names = [name for name in WRITTEN if name in available(belief)]
+        return Answers.of(belief, bundle.info.class_names, names, policy)
+
     trial = ask(torch.zeros(1, *bundle.sample_shape, dtype=bundle.info.torch_dtype))
-    kinds = {"label": str, "verdict": str}
-    columns: list[Column] = [
-        ("input", str),
-        *((name, kinds.get(name, float)) for name in trial.columns(probs=probs)),
-        ("error", str),
-    ]
-    scored = Scored(columns)
-    with (
-        nullcontext() if out is None else writer(out, columns) as write,
-        tqdm(
-            desc="predict",
-            unit="input",
-            disable=None if progress is None else not progress,
-            leave=False,
-        ) as bar,
-    ):
+    texts = {"label", "verdict"}
+    names = trial.columns(probs=probs)
+    columns = [(name, str if name in texts else float) for name in names]
+    scored = Scored([("input", str), *columns, ("error", str)])
+    bar = tqdm(
+        desc="predict",
+        unit="input",
+        disable=None if progress is None else not progress,
+        leave=False,
+    )
+    with nullcontext() if out is None else writer(out, scored.columns) as write, bar:
         for piece, x in stream_inputs(files, bundle):
-            answers = ask.answers(x, piece.errors)
+            try:
+                answers = ask(x)
+            except InputError:
+                refused = _refused(ask, x)
+                piece.errors.update(refused)
+                x[list(refused)] = 0
+                answers = ask(x)
             rows = _rows(piece, answers.columns(probs=probs))
             if write is not None:
                 write(rows)
-            good = [row for row in range(len(rows)) if row not in piece.errors]
-            scored.first += rows[: max(0, SHOWN - len(scored.first))]
-            scored.count += len(rows)
-            scored.failed += len(piece.errors)
-            scored.labels.update(rows[row][1] for row in good)
-            if answers.decisions is not None:
-                verdicts = answers.decisions.names()
-                scored.verdicts.update(verdicts[row] for row in good)
+            scored.add(rows)
             bar.update(len(rows))
     return scored
 
 
-@dataclass(frozen=True)
-class _Ask:
-    """A model with its policy, whom an input that it cannot judge does not stop."""
-
-    bundle: Bundle
-    policy: Policy | None
-    batch_size: int
-
-    def __call__(self, x: Tensor) -> Answers:
-        belief = self.bundle.model.predict(x, self.batch_size)
-        has = available(belief)
-        names = [name for name in WRITTEN if name in has]
-        return Answers.of(belief, self.bundle.info.class_names, names, self.policy)
-
-    def answers(self, x: Tensor, errors: dict[int, str]) -> Answers:
-        """Answers on inputs; `errors` gains those which the model cannot judge."""
-        try:
-            return self(x)
-        except InputError:
-            refused = self._refused(x)
-        errors |= refused
-        x[list(refused)] = 0
-        return self(x)
-
-    def _refused(self, x: Tensor, first: int = 0) -> dict[int, str]:
-        """Row -> why, by halves."""
-        try:
-            self(x)
-        except InputError as error:
-            if len(x) == 1:
-                return {first: f"the model cannot judge it: {error}"}
-        else:
-            return {}
-        half = len(x) // 2
-        return self._refused(x[:half], first) | self._refused(x[half:], first + half)
+def _refused(ask: Callable[[Tensor], Answers], x: Tensor, first: int = 0) -> dict[int, str]:
+    """Row -> why the model cannot judge it, found by halves."""
+    try:
+        ask(x)
+    except InputError as error:
+        if len(x) == 1:
+            return {first: f"the model cannot judge it: {error}"}
+    else:
+        return {}
+    half = len(x) // 2
+    return _refused(ask, x[:half], first) | _refused(ask, x[half:], first + half)
 
 
-def _rows(piece: Piece, columns: Mapping[str, Sequence[str] | npt.NDArray[np.float64]]) -> Any:
+def _rows(piece: Piece, columns: Table) -> list[list[Any]]:
     """A row for each input: name, columns, error; None for what an error left unknown."""
     table = [
         [float(f"{value:.7g}") for value in column]  # what float32 holds, and half the size
@@ -211,31 +190,23 @@ def stream_inputs(files: Sequence[Path], bundle: Bundle) -> Iterator[tuple[Piece
     A file that cannot be read, or not to its end, has one input with the error in its place.
     """
     for image, group in groupby(files, is_image):
-        if image:
-            yield from _tensors(_images(list(group), bundle), bundle)
-            continue
-        for file in group:
+        members = list(group)
+        for batch in [members] if image else [[file] for file in members]:
             try:
-                yield from _tensors(READERS[file.suffix.lower()](file, bundle), bundle)
+                if image:
+                    pieces = _images(batch, bundle)
+                else:
+                    pieces = READERS[batch[0].suffix.lower()](batch[0], bundle)
+                for piece in pieces:
+                    x = _tensor(piece.x, bundle, piece.names[0])
+                    errors = _unfit(x, bundle)
+                    x[list(errors)] = 0
+                    yield Piece(piece.names, piece.x, errors | piece.errors), x
             except InputError as error:
-                piece = _unread([file], str(error), bundle)
-                yield piece, torch.from_numpy(piece.x)
-
-
-def _tensors(pieces: Iterator[Piece], bundle: Bundle) -> Iterator[tuple[Piece, Tensor]]:
-    """Each piece with its inputs; those which the model could not take have an error."""
-    for piece in pieces:
-        x = _tensor(piece.x, bundle, piece.names[0])
-        errors = _unfit(x, bundle)
-        if errors:
-            x[list(errors)] = 0
-        yield Piece(piece.names, piece.x, errors | piece.errors), x
-
-
-def _unread(files: Sequence[Path], why: str, bundle: Bundle) -> Piece:
-    """Files of which nothing is known but why they cannot be read."""
-    empty = np.zeros((len(files), *bundle.sample_shape), np.float32)
-    return Piece([str(file) for file in files], empty, dict.fromkeys(range(len(files)), why))
+                names = [str(file) for file in batch]
+                x = torch.zeros(len(batch), *bundle.sample_shape)
+                errors = dict.fromkeys(range(len(batch)), str(error))
+                yield Piece(names, x.numpy(), errors), x
 
 
 def _unfit(x: Tensor, bundle: Bundle) -> dict[int, str]:
@@ -275,23 +246,18 @@ def _tensor(x: npt.NDArray[Any], bundle: Bundle, where: str) -> Tensor:
 
 def _images(files: Sequence[Path], bundle: Bundle) -> Iterator[Piece]:
     if bundle.kind != "image":
-        why = f"an image, but {bundle.name} takes inputs of shape {bundle.sample_shape}"
-        return iter([_unread(files, why, bundle)])
+        raise InputError(f"an image, but {bundle.name} takes inputs of shape {bundle.sample_shape}")
     channels, height, width = bundle.sample_shape
     return stream_images(files, size=(height, width), mode="L" if channels == 1 else "RGB")
 
 
-def _table(read: Callable[..., Iterator[Piece]]) -> Reader:
-    def rows(file: Path, bundle: Bundle) -> Iterator[Piece]:
-        shape = bundle.sample_shape
-        if len(shape) != 1:
-            raise InputError(
-                f"{file} is a table, but {bundle.name} takes inputs of shape {shape}: save them as "
-                ".npy"
-            )
-        return read(file, bundle.columns, shape[0])
-
-    return rows
+def _table(read: Callable[..., Iterator[Piece]], file: Path, bundle: Bundle) -> Iterator[Piece]:
+    shape = bundle.sample_shape
+    if len(shape) != 1:
+        raise InputError(
+            f"{file} is a table, but {bundle.name} takes inputs of shape {shape}: save them as .npy"
+        )
+    return read(file, bundle.columns, shape[0])
 
 
 def _array(file: Path, bundle: Bundle) -> Iterator[Piece]:
@@ -309,8 +275,8 @@ def _array(file: Path, bundle: Bundle) -> Iterator[Piece]:
 READERS: Final[Mapping[str, Reader]] = {
     ".npy": _array,
     ".npz": _array,
-    ".csv": _table(stream_csv),
-    ".parquet": _table(stream_parquet),
+    ".csv": partial(_table, stream_csv),
+    ".parquet": partial(_table, stream_parquet),
 }
 """Ending of a file of rows -> how it is read."""
 
@@ -320,8 +286,8 @@ READERS: Final[Mapping[str, Reader]] = {
 
 def check_output(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Refuse, before the work, a path that could not be written, or that would replace an input."""
-    if path.suffix.lower() not in _FORMATS:
-        raise InputError(f"--out {path}: it must end in {', '.join(_FORMATS)}")
+    if path.suffix.lower() not in _ENDINGS:
+        raise InputError(f"--out {path}: it must end in {', '.join(_ENDINGS)}")
     if path.is_dir():
         raise InputError(f"--out {path} is a folder; give a file")
     if not path.resolve().parent.is_dir():
@@ -340,34 +306,26 @@ def writer(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
         path: ends in `.csv`, `.jsonl` or `.parquet`, which says the format.
         columns: names and types.
     """
-    check_output(path)
-    with (
-        replacing(path) as temporary,
-        _FORMATS[path.suffix.lower()](temporary, columns) as write,
-    ):
-        yield write
+    ending = path.suffix.lower()
+    with replacing(path) as temporary, ExitStack() as stack:
+        if ending == ".parquet":
+            yield stack.enter_context(_parquet(temporary, columns))
+            return
+        names = [name for name, _ in columns]
+        file = stack.enter_context(temporary.open("w", encoding="utf-8", newline=""))
+        if ending == ".csv":
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(names)
+            yield lines.writerows
+        else:
+            yield partial(_write_json, file, names)
 
 
-@contextmanager
-def _csv(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow([name for name, _ in columns])
-        yield rows.writerows
-
-
-@contextmanager
-def _jsonl(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
-    names = [name for name, _ in columns]
-    with path.open("w", encoding="utf-8") as file:
-
-        def write(rows: Sequence[Sequence[Any]]) -> None:
-            for row in rows:
-                pairs = zip(names, row, strict=True)
-                record = {name: value for name, value in pairs if value not in (None, "")}
-                file.write(f"{to_json(record)}\n")
-
-        yield write
+def _write_json(file: IO[str], names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    for row in rows:
+        pairs = zip(names, row, strict=True)
+        record = {name: value for name, value in pairs if value not in (None, "")}
+        file.write(f"{to_json(record)}\n")
 
 
 @contextmanager
@@ -385,6 +343,3 @@ def _parquet(path: Path, columns: Sequence[Column]) -> Iterator[Write]:
             file.write_batch(pyarrow.record_batch(arrays, schema=schema))
 
         yield write
-
-
-_FORMATS: Final[Mapping[str, Any]] = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}

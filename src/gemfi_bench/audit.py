@@ -10,24 +10,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from gemfi_bench.published import PAIRS, PUBLISHED, Key, Pair, Published, bounds
-from gemfi_bench.published.known import KNOWN, SAME_QUANTITY
-from gemfi_bench.published.ood import KINDS
+from gemfi_bench.published.known import PROBLEMS, is_one_of
 
 Severity = Literal["impossible", "suspicious"]
 Numbers: TypeAlias = Mapping[Key, Published]
-Cell: TypeAlias = tuple[Published, Published]
-Found: TypeAlias = Iterator[tuple[Published, "Flag"]]
 
-ROUNDING = 0.005
+ROUNDING: Final = 0.005
 """Half of the last digit that the paper prints of a percentage."""
 
-NLL_ROUNDING = 0.0001
+NLL_ROUNDING: Final = 0.0001
 """What rounding to four digits may change in the difference of two NLLs."""
 
-STATED_BRIER: Mapping[str, str] = {
+STATED_BRIER: Final[Mapping[str, str]] = {
     "table3": "sum",
     "table13-cifar10": "sum",
     "abstract": "sum",
@@ -36,11 +33,11 @@ STATED_BRIER: Mapping[str, str] = {
 }
 """Label -> convention that the paper's text states, whatever its code did."""
 
-UNHEARD_OF = 97.0
+UNHEARD_OF: Final = 97.0
 """AUROC between right and wrong predictions, in percent, that is hard to believe. A judgement: the
 numbers of the paper that are not above it need 93 at most."""
 
-_OFFSETS = (0.25, 0.75)  # of AUPR over AUROC in cells that look made from each other
+_OFFSETS: Final = (0.25, 0.75)  # of AUPR over AUROC in cells that look made from each other
 
 
 @dataclass(frozen=True)
@@ -57,31 +54,38 @@ class Flag:
     reason: str
 
 
+Flagged: TypeAlias = Iterator[tuple[Published, Flag]]
+
+
 def audit(entries: Iterable[Published] = PUBLISHED) -> dict[Key, tuple[Flag, ...]]:
-    """The flags of every number that has one, by label, row and column.
+    """The flags of every number that has one, by label, row and column; impossible ones first.
 
     >>> audit()["table3", "gem-core", "brier"][0].severity
     'impossible'
     """
-    numbers = {each.key: each for each in entries}
-    found: dict[Key, list[Flag]] = defaultdict(list)
+    numbers = {number.key: number for number in entries}
+    flags: dict[Key, list[Flag]] = defaultdict(list)
     for rule in RULES:
         for number, flag in rule(numbers):
-            found[number.key].append(flag)
-    return {key: tuple(sorted(found[key], key=_rank)) for key in numbers if key in found}
+            flags[number.key].append(flag)
+    return {
+        key: tuple(sorted(flags[key], key=lambda flag: flag.severity))  # "i" comes before "s"
+        for key in numbers
+        if key in flags
+    }
 
 
-def brier_below_errors(numbers: Numbers) -> Found:
+# -- bounds ---------------------------------------------------------------------------------------
+
+
+def brier_below_errors(numbers: Numbers) -> Flagged:
     """Brier scores that are too small for the errors (`bounds.least_brier`)."""
-    for number in numbers.values():
-        accuracy = _accuracy(numbers, number)
-        if number.metric != "brier" or number.label not in STATED_BRIER or accuracy is None:
-            continue
-        stated = STATED_BRIER[number.label]
-        if _high(number) < 100 * bounds.least_brier(_high(accuracy) / 100, stated):
-            share = accuracy.mean / 100
-            least = 100 * bounds.least_brier(share, stated)
-            as_mean = 100 * bounds.least_brier(share, "mean")
+    for number, accuracy in _with_accuracy(numbers, "brier"):
+        stated = STATED_BRIER.get(number.label)
+        if stated and _high(number) < bounds.least_brier(_high(accuracy), stated):
+            least, as_mean = (
+                100 * bounds.least_brier(accuracy.mean / 100, form) for form in (stated, "mean")
+            )
             reason = (
                 f"{number} with {accuracy} % right: errors alone make {least:.2f} as the {stated} "
                 f"over classes, which the text states ({as_mean:.2f} as their mean)"
@@ -89,7 +93,7 @@ def brier_below_errors(numbers: Numbers) -> Found:
             yield number, Flag("impossible", reason)
 
 
-def aupr_against_auroc(numbers: Numbers) -> Found:
+def aupr_against_auroc(numbers: Numbers) -> Flagged:
     """AUPRs with ID positive that no ROC curve of the AUROC has (`bounds`).
 
     The bounds hold for means over the same runs, so what only 2 std excuse is suspicious.
@@ -102,16 +106,15 @@ def aupr_against_auroc(numbers: Numbers) -> Found:
 
 
 def _too_large(aupr: Published, auroc: Published, pair: Pair) -> Flag | None:
-    rate = pair.base_rate_id
-    if _rounded_down(aupr) <= 100 * bounds.largest_ap_with_ties(_rounded_up(auroc) / 100, rate):
+    rate, share = pair.base_rate_id, auroc.mean / 100
+    if _low(aupr, 0) <= bounds.largest_ap_with_ties(_high(auroc, 0), rate):
         return None
-    share = auroc.mean / 100
     untied, tied = bounds.largest_ap(share, rate), bounds.largest_ap_with_ties(share, rate)
     text = (
         f"AUPR {aupr} with AUROC {auroc}: with ID positive at most {100 * untied:.2f} without "
         f"ties, {100 * tied:.2f} with them"
     )
-    if _low(aupr) > 100 * bounds.largest_ap_with_ties(_high(auroc) / 100, rate):
+    if _low(aupr) > bounds.largest_ap_with_ties(_high(auroc), rate):
         other = 100 * bounds.largest_ap(share, pair.base_rate_ood)
         return Flag("impossible", f"{text} (with OOD positive {other:.2f})")
     return Flag("suspicious", f"{text}, also for means of the same runs; only their 2 std allow it")
@@ -119,21 +122,22 @@ def _too_large(aupr: Published, auroc: Published, pair: Pair) -> Flag | None:
 
 def _too_small(aupr: Published, auroc: Published, pair: Pair) -> Flag | None:
     rate = pair.base_rate_id
-    least = 100 * bounds.least_ap(_rounded_down(auroc) / 100, rate)
-    if _rounded_up(aupr) >= least:
+    least = bounds.least_ap(_low(auroc, 0), rate)
+    if _high(aupr, 0) >= least:
         return None
-    text = f"AUPR {aupr} with AUROC {auroc}: with ID positive at least {least:.2f} without ties"
-    tied = 100 * bounds.least_ap_with_ties(_low(auroc) / 100, rate)
-    return Flag("impossible" if _high(aupr) < tied else "suspicious", text)
+    impossible = _high(aupr) < bounds.least_ap_with_ties(_low(auroc), rate)
+    reason = (
+        f"AUPR {aupr} with AUROC {auroc}: with ID positive at least {100 * least:.2f} without ties"
+    )
+    return Flag("impossible" if impossible else "suspicious", reason)
 
 
-def aupr_of_the_other_side(numbers: Numbers) -> Found:
+def aupr_of_the_other_side(numbers: Numbers) -> Flagged:
     """AUPRs that refute the paper's text, by which OOD is positive (`bounds.least_ap`)."""
     for aupr, auroc, pair in _detections(numbers):
         if aupr.label != "table2":  # the others repeat it, without a std
             continue
-        least = 100 * bounds.least_ap(_low(auroc) / 100, pair.base_rate_ood)
-        if _high(aupr) < least:
+        if _high(aupr) < bounds.least_ap(_low(auroc), pair.base_rate_ood):
             least = 100 * bounds.least_ap(auroc.mean / 100, pair.base_rate_ood)
             reason = (
                 f"AUPR {aupr} with AUROC {auroc}: at least {least:.2f} without ties if OOD were "
@@ -142,13 +146,13 @@ def aupr_of_the_other_side(numbers: Numbers) -> Found:
             yield aupr, Flag("suspicious", reason)
 
 
-def errors_worse_than_chance(numbers: Numbers) -> Found:
+def errors_worse_than_chance(numbers: Numbers) -> Flagged:
     """Error detection below the base rate.
 
     A score that knows nothing ranks at random and has the share of right predictions as its AP
     (right is positive), so a lower AP is a score with the wrong sign, or another metric.
     """
-    for number, accuracy in _error_detections(numbers):
+    for number, accuracy in _with_accuracy(numbers, "aupr_correct"):
         if _high(number) < _low(accuracy):
             reason = (
                 f"AUPR {number} with {accuracy} % right: a random score has the share of right "
@@ -157,11 +161,10 @@ def errors_worse_than_chance(numbers: Numbers) -> Found:
             yield number, Flag("suspicious", reason)
 
 
-def errors_told_too_well(numbers: Numbers) -> Found:
+def errors_told_too_well(numbers: Numbers) -> Flagged:
     """Error detection that needs an AUROC which is unheard of (`bounds.least_auroc`)."""
-    for number, accuracy in _error_detections(numbers):
-        kindest = 100 * bounds.least_auroc(_low(number) / 100, _high(accuracy) / 100)
-        if kindest > UNHEARD_OF:
+    for number, accuracy in _with_accuracy(numbers, "aupr_correct"):
+        if 100 * bounds.least_auroc(_low(number), _high(accuracy)) > UNHEARD_OF:
             needed = 100 * bounds.least_auroc(number.mean / 100, accuracy.mean / 100)
             reason = (
                 f"AUPR {number} with {accuracy} % right needs an AUROC of {needed:.1f} or more "
@@ -170,16 +173,16 @@ def errors_told_too_well(numbers: Numbers) -> Found:
             yield number, Flag("suspicious", reason)
 
 
-def temperature_makes_worse(numbers: Numbers) -> Found:
+def temperature_makes_worse(numbers: Numbers) -> Flagged:
     """NLL that rises with the temperature that was chosen to make it least.
 
     T = 1 is among the temperatures, so on the split of the fit no NLL is above the one before.
     """
     for after in numbers.values():
-        if after.column != "nll/after":
-            continue
         before = numbers.get((after.label, after.row, "nll/before"))
-        if before is not None and round(after.mean - before.mean, 4) > NLL_ROUNDING:
+        if after.column != "nll/after" or before is None:
+            continue
+        if round(after.mean - before.mean, 4) > NLL_ROUNDING:
             reason = (
                 f"NLL {before} before and {after} after temperature scaling: on the split of the "
                 "fit, which is that of the measurement in the released code, T = 1 would have "
@@ -188,87 +191,127 @@ def temperature_makes_worse(numbers: Numbers) -> Found:
             yield after, Flag("impossible", reason)
 
 
-def auroc_copied_from_aupr(numbers: Numbers) -> Found:
+# -- one number against another -------------------------------------------------------------------
+
+
+def auroc_copied_from_aupr(numbers: Numbers) -> Flagged:
     """AUROCs that are an AUPR less a little, or have the std of the AUPR in the whole row.
 
     The two are different statistics of the same scores: their std agree by accident at most.
     """
-    rows: dict[str, list[Cell]] = defaultdict(list)
+    rows: dict[str, list[tuple[Published, Published]]] = defaultdict(list)
     for aupr, auroc, _ in _detections(numbers):
         if auroc.label == "table2b":
             rows[auroc.row].append((aupr, auroc))
     for cells in rows.values():
         same = [(aupr, auroc) for aupr, auroc in cells if aupr.std == auroc.std]
-        below = [each for each in same if _OFFSETS[0] <= _difference(each) <= _OFFSETS[1]]
-        if len(below) > 1:
-            low, *_, high = sorted(map(_difference, below))
-            aupr, auroc = below[0]
+        near = [cell for cell in same if _OFFSETS[0] <= _offset(cell) <= _OFFSETS[1]]
+        rest = [cell for cell in same if cell not in near]
+        if len(near) > 1:
+            low, *_, high = sorted(map(_offset, near))
+            aupr, auroc = near[0]
             reason = (
-                f"AUPR less {low:.2f} to {high:.2f} with the same std in {len(below)} of "
+                f"AUPR less {low:.2f} to {high:.2f} with the same std in {len(near)} of "
                 f"{len(cells)} cells, such as {auroc} for {aupr}"
             )
-            yield from ((auroc, Flag("suspicious", reason)) for _, auroc in below)
-        rest = [each for each in same if each not in below]
+            yield from ((auroc, Flag("suspicious", reason)) for _, auroc in near)
         if rest and len(same) == len(cells) >= 4:
             aupr, auroc = rest[-1]
             reason = f"all {len(cells)} std of the row are AUPR's, such as {auroc} beside {aupr}"
             yield from ((auroc, Flag("suspicious", reason)) for _, auroc in rest)
 
 
-def mean_auroc(numbers: Numbers) -> Found:
+def _offset(cell: tuple[Published, Published]) -> float:
+    return round(cell[0].mean - cell[1].mean, 2)
+
+
+def mean_auroc(numbers: Numbers) -> Flagged:
     """Mean AUROCs of SVHN and CIFAR-100 that are not the mean of the two (table2b)."""
-    for number in numbers.values():
-        if number.column != "mean_auroc":
-            continue
-        means = _mean_aurocs(numbers, number.row)
+    for number in [number for number in numbers.values() if number.column == "mean_auroc"]:
+        means = {}
+        for kind in ("aleatoric", "epistemic"):
+            svhn = numbers.get(("table2b", number.row, f"cifar10>svhn/{kind}"))
+            cifar100 = numbers.get(("table2b", number.row, f"cifar10>cifar100/{kind}"))
+            if svhn and cifar100:
+                means[kind] = (svhn.mean + cifar100.mean) / 2
         if not means or any(abs(number.mean - mean) < 3 * ROUNDING for mean in means.values()):
             continue
         expected = " and ".join(f"{mean:.2f} ({kind})" for kind, mean in means.items())
         reason = f"{number}, but the means of SVHN and CIFAR-100 in table2b are {expected}"
-        twin = next((each for each in numbers.values() if _is_twin(number, each)), None)
+        same = ("table2", number.row, number.mean, number.std)
+        auprs = (n for n in numbers.values() if (n.label, n.row, n.mean, n.std) == same)
+        twin = next(auprs, None)
         if twin:
             reason += f"; it is the AUPR of {twin.column}"
         yield number, Flag("suspicious", reason)
 
 
-def _mean_aurocs(numbers: Numbers, row: str) -> dict[str, float]:
-    """Of a method on SVHN and CIFAR-100, for each kind of uncertainty."""
-    means = {}
-    for kind in KINDS:
-        keys = (("table2b", row, f"cifar10>{ood}/{kind}") for ood in ("svhn", "cifar100"))
-        both = [numbers[key].mean for key in keys if key in numbers]
-        if len(both) == 2:
-            means[kind] = sum(both) / 2
-    return means
-
-
-def same_quantity(numbers: Numbers) -> Found:
+def same_quantity(numbers: Numbers) -> Flagged:
     """One quantity that is printed with different values.
 
     Where all but a quarter agree, the others have the flag, else all.
     """
-    for group in SAME_QUANTITY:
-        members = [numbers[key] for key in group if key in numbers]
+    groups: dict[tuple[str, ...], list[Published]] = defaultdict(list)
+    for number in sorted(numbers.values(), key=lambda number: number.std is None):
+        groups[quantity(number)].append(number)
+    for members in groups.values():
         values: dict[str, list[Published]] = defaultdict(list)
-        for each in members:
-            values[_value(each, members)].append(each)
+        for number in members:  # one without a std borrows that of the first that it agrees with
+            twin = next(other for other in members if other.mean == number.mean)
+            values[str(number if number.std is not None else twin)].append(number)
         if len(values) < 2:
             continue
-        parts = (f"{value} in {_labels(each.key for each in values[value])}" for value in values)
+        parts = (
+            f"{value} in {', '.join(dict.fromkeys(number.label for number in printed))}"
+            for value, printed in values.items()
+        )
         flag = Flag("suspicious", f"one quantity, printed as {'; '.join(parts)}")
         most = max(values.values(), key=len)
         agreed = most if len(most) >= 0.75 * len(members) else []
-        yield from ((each, flag) for each in members if each not in agreed)
+        yield from ((number, flag) for number in members if number not in agreed)
 
 
-def known_problems(numbers: Numbers) -> Found:
-    """What was found by reading (`published.known.KNOWN`)."""
-    for known in KNOWN:
-        flag = Flag("suspicious", known.reason)
-        yield from ((each, flag) for each in numbers.values() if known.matches(each))
+_SAME_ROW: Final = {
+    "ablation-none": "edl",
+    "ablation-core": "gem-core",
+    "ablation-mix": "gem-mix",
+    **dict.fromkeys(("ablation-full", "3", "0.1", "1e-4"), "gem-fi"),  # defaults of the sweeps
+}
+_SAME_WORD: Final = {
+    "max_prob": "aleatoric",
+    "evidence": "epistemic",
+    "pr-curve": "aleatoric",
+    "roc-curve": "aleatoric",
+}
 
 
-RULES: tuple[Callable[[Numbers], Found], ...] = (
+def quantity(number: Published) -> tuple[str, ...]:
+    """What a number is of, the same wherever the paper prints it: row, words of its column, metric.
+
+    What stands without a data set is of CIFAR-10, and before temperature scaling.
+    """
+    row, words = _SAME_ROW.get(number.row, number.row), number.column.split("/")
+    if number.label in {"hparams", "ood_aupr_auroc"}:  # of GEM-FI alone; their rows are others
+        row, words = "gem-fi", [number.row, *words]
+    if number.metric == "accuracy":  # of the ID data of a pair
+        words = [word.partition(">")[0] for word in words]
+    if (row, words[-1]) == ("gem-fi", "pr-curve"):  # the text has the epistemic one there
+        words[-1] = "epistemic"
+    left_out = {"before", "cifar10", number.metric}
+    named = (_SAME_WORD.get(word, word) for word in words if word not in left_out)
+    return (row, *named, number.metric)
+
+
+def known_problems(numbers: Numbers) -> Flagged:
+    """What was found by reading (`published.known.PROBLEMS`)."""
+    for reason, patterns in PROBLEMS.items():
+        flag = Flag("suspicious", reason)
+        for key, number in numbers.items():
+            if is_one_of(":".join(key), patterns):
+                yield number, flag
+
+
+RULES: Final[tuple[Callable[[Numbers], Flagged], ...]] = (
     brier_below_errors,
     aupr_against_auroc,
     aupr_of_the_other_side,
@@ -283,73 +326,34 @@ RULES: tuple[Callable[[Numbers], Found], ...] = (
 """In the order of the flags of a number."""
 
 
-def _rounded_down(number: Published) -> float:
-    return max(0.0, number.mean - ROUNDING)
+# -- numbers --------------------------------------------------------------------------------------
 
 
-def _rounded_up(number: Published) -> float:
-    return min(100.0, number.mean + ROUNDING)
+def _low(number: Published, deviations: float = 2) -> float:
+    """The lower end of what a number may be, as a share."""
+    return max(0.0, number.mean - ROUNDING - deviations * (number.std or 0.0)) / 100
 
 
-def _low(number: Published) -> float:
-    """The lower kind end, in percent."""
-    return max(0.0, _rounded_down(number) - 2 * (number.std or 0.0))
+def _high(number: Published, deviations: float = 2) -> float:
+    """The upper end."""
+    return min(100.0, number.mean + ROUNDING + deviations * (number.std or 0.0)) / 100
 
 
-def _high(number: Published) -> float:
-    """The upper kind end, in percent."""
-    return min(100.0, _rounded_up(number) + 2 * (number.std or 0.0))
-
-
-def _difference(cell: Cell) -> float:
-    aupr, auroc = cell
-    return round(aupr.mean - auroc.mean, 2)
-
-
-def _accuracy(numbers: Numbers, of: Published) -> Published | None:
-    """The accuracy of a row: of its own table, else of table3."""
-    own = numbers.get((of.label, of.row, "accuracy"))
-    return own or numbers.get(("table3", of.row, "accuracy"))
-
-
-def _error_detections(numbers: Numbers) -> Iterator[tuple[Published, Published]]:
-    """Each AUPR of error detection with the accuracy of its row."""
+def _with_accuracy(numbers: Numbers, metric: str) -> Iterator[tuple[Published, Published]]:
+    """Each number of a metric with the accuracy of its row, in its own table or in table3."""
     for number in numbers.values():
-        accuracy = _accuracy(numbers, number)
-        if number.metric == "aupr_correct" and accuracy is not None:
+        own = numbers.get((number.label, number.row, "accuracy"))
+        accuracy = own or numbers.get(("table3", number.row, "accuracy"))
+        if number.metric == metric and accuracy is not None:
             yield number, accuracy
 
 
 def _detections(numbers: Numbers) -> Iterator[tuple[Published, Published, Pair]]:
     """Each AUPR with the AUROC of the same score and the sizes of its pair."""
     for number in numbers.values():
-        if number.metric != "aupr_id":
-            continue
         label = "table2b" if number.label == "table2" else number.label
         column = number.column.replace("/aupr_id", "/auroc")
         auroc = numbers.get((label, number.row, column))
         pair = number.row if number.row in PAIRS else number.column.split("/")[0]
-        if auroc is not None and auroc is not number:
+        if number.metric == "aupr_id" and auroc is not None and auroc is not number:
             yield number, auroc, PAIRS[pair]
-
-
-def _is_twin(number: Published, other: Published) -> bool:
-    """Whether an AUPR of the same method has the same mean and std."""
-    same = (other.row, other.mean, other.std) == (number.row, number.mean, number.std)
-    return same and other.label == "table2"
-
-
-def _value(number: Published, members: Iterable[Published]) -> str:
-    """A number as it is compared; one without a std borrows that of the first it agrees with."""
-    if number.std is not None:
-        return str(number)
-    with_std = (each for each in members if each.mean == number.mean and each.std is not None)
-    return str(next(with_std, number))
-
-
-def _rank(flag: Flag) -> bool:
-    return flag.severity != "impossible"
-
-
-def _labels(keys: Iterable[Key]) -> str:
-    return ", ".join(dict.fromkeys(label for label, _, _ in keys))

@@ -9,10 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import torch
 from tqdm import tqdm
@@ -23,8 +22,7 @@ from gemfi._files import to_json, write_atomically
 from gemfi._version import __version__
 from gemfi.errors import InputError
 from gemfi.scores import SCORES, score_label
-from gemfi_bench.page import document, dot, picture, scrolling
-from gemfi_bench.page import facts as fact_list
+from gemfi_bench.page import document, fill
 from gemfi_bench.style import SHOWN, method_color, method_label
 from gemfi_bench.toys import (
     DIGITS,
@@ -121,7 +119,7 @@ class Column:
     """A column of numbers.
 
     Attributes:
-        metric: name of the metric, as the run's records have it.
+        metric: as the run's records name it.
         title: short, for the head of the table.
         better: whether high or low values are good; None for neither.
         group: title of the group of OOD sets, empty for the classifier's own numbers.
@@ -168,18 +166,19 @@ def shown(value: float) -> str:
 
 def columns(dataset: str) -> list[Column]:
     """The columns of a data set's table, in order."""
-    own = [
-        Column("accuracy", "acc", "high"),
-        Column("ece", "ECE", "low"),
-        Column("brier", "Brier", "low"),
-    ]
     ood = [
         Column(metric, title, "high", group, sets, kind)
         for group, sets in GROUPS[dataset].items()
         for metric, title in (("auroc", "AUROC"), ("aupr_id", "AUPR"))
         for kind in KINDS
     ]
-    return [*own, *ood, Column("seconds", "s", None)]
+    return [
+        Column("accuracy", "acc", "high"),
+        Column("ece", "ECE", "low"),
+        Column("brier", "Brier", "low"),
+        *ood,
+        Column("seconds", "s", None),
+    ]
 
 
 def datasets(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -231,13 +230,12 @@ def _block(runs: Sequence[Run], block: Sequence[Column], widths: Mapping[str, in
     def spanning(titles: Sequence[str], fill: str) -> str:
         """Each title over exactly the neighbours (of one group) that share it."""
         text = " " * widths["method"]
-        for title, members in groupby(range(len(block)), lambda at: (block[at].group, titles[at])):
-            first, *rest = members
-            span = widths[block[first].metric]
-            span += sum(len(gaps[at]) + widths[block[at].metric] for at in rest)
-            text += gaps[first] + (f" {title[1]} " if title[1] else "").center(
-                span, fill if title[1] else " "
-            )
+        columns_of = groupby(range(len(block)), lambda at: (block[at].group, titles[at]))
+        for (_, title), members in columns_of:
+            places = list(members)
+            gap = gaps[places[0]]
+            span = sum(len(gaps[at]) + widths[block[at].metric] for at in places) - len(gap)
+            text += gap + (f" {title} ".center(span, fill) if title else " " * span)
         return text.rstrip()
 
     head = line("method", [_head(column) for column in block])
@@ -277,30 +275,23 @@ def draw_figures(runs: Sequence[Run]) -> dict[str, bytes]:
 
 
 def _draw_reliability(runs: Sequence[Run]) -> Any:
-    from gemfi_bench.figures.calibration import (  # noqa: PLC0415 - needs matplotlib
-        Calibrated,
-        draw_reliability,
-    )
+    from gemfi_bench.figures import calibration  # noqa: PLC0415 - needs matplotlib
 
-    methods = [
-        Calibrated(
-            method_label(run.plan.method), method_color(run.plan.method),
-            run.evaluation.belief.probs().numpy(), run.evaluation.labels.numpy(),
-            shown(run.evaluation.classification["ece"]),
-        )
-        for run in runs
-    ]  # fmt: skip
-    return draw_reliability(methods, WIDTH, len(methods))
+    methods = []
+    for run in runs:
+        name, found = run.plan.method, run.evaluation
+        probs, labels = found.belief.probs().numpy(), found.labels.numpy()
+        shown_as = method_label(name), method_color(name)
+        ece = shown(found.classification["ece"])
+        methods.append(calibration.Calibrated(*shown_as, probs, labels, ece))
+    return calibration.draw_reliability(methods, WIDTH, len(methods))
 
 
 def _draw_histograms(runs: Sequence[Run]) -> Any:
     """A row a method: its aleatoric and its epistemic score, on ID and on OOD data."""
-    from gemfi_bench.figures.distributions import (  # noqa: PLC0415 - needs matplotlib
-        Mirrored,
-        draw_histograms,
-    )
+    from gemfi_bench.figures import distributions  # noqa: PLC0415 - needs matplotlib
 
-    def panel(run: Run, kind: str) -> Mirrored:
+    def panel(run: Run, kind: str) -> distributions.Mirrored:
         name, evaluation = run.model.head.named_scores[kind], run.evaluation
         values = {"ID test": SCORES[name](evaluation.belief).numpy()}
         for group, sets in GROUPS[DIGITS].items():
@@ -311,24 +302,18 @@ def _draw_histograms(runs: Sequence[Run]) -> Any:
             for column in columns(DIGITS)
             if (column.metric, column.score) == ("auroc", kind)
         ]
-        return Mirrored(name, values, f"{kind}: {score_label(name)}; AUROC {', '.join(areas)}")
+        note = f"{kind}: {score_label(name)}; AUROC {', '.join(areas)}"
+        return distributions.Mirrored(name, values, note)
 
     rows = {method_label(run.plan.method): [panel(run, kind) for kind in KINDS] for run in runs}
-    return draw_histograms(rows, width=WIDTH)
+    return distributions.draw_histograms(rows, width=WIDTH)
 
 
 # -- what the report says of them -----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Caption:
-    """Texts of a figure, not yet escaped.
-
-    Attributes:
-        title: a few words.
-        text: what to see.
-        numbers: the numbers of the runs, in sentences.
-    """
+class Caption(NamedTuple):
+    """Of a figure: a few words, what to see, and the numbers of the runs in sentences."""
 
     title: str
     text: str
@@ -420,18 +405,10 @@ CAPTIONS: Final[Mapping[str, tuple[str, Callable[[Sequence[Run]], Caption]]]] = 
 
 # -- the report -----------------------------------------------------------------------------------
 
-_TITLE: Final = "gemfi demo: what a classifier does not know"
 _TASK_NAMES: Final = {
     DIGITS: "handwritten digits", MOONS: "two moons", LINE: "a one-dimensional toy"
 }  # fmt: skip
-_CONVENTIONS: Final = (
-    "Accuracy, ECE, AUROC and AUPR are in percent. ↑: higher is better, ↓: lower.",
-    "ECE: top-label confidence in 15 bins of equal width.",
-    "Brier: the sum over classes of the squared error, ×100 (0 to 200).",
-    "AUROC: the chance that an unseen input scores higher than a test input; 50 is chance.",
-    "AUPR: average precision, ID positive; it depends on the sizes of both sides.",
-    "OOD sets have the role ood-test: training, statistics and selection refuse them.",
-)
+_FACT_NAMES: Final = {"seed": "Seed", "quick": "Quick", "seconds": "Seconds in all"}
 
 
 def render_report(
@@ -445,87 +422,56 @@ def render_report(
         facts: about the run.
     """
     chosen = datasets(runs)
-    parts = [_opening(runs, facts)]
-    for dataset, members in chosen.items():
-        heading = "<h2>Digits</h2>" if dataset == DIGITS else "<h2>Toys</h2>"
-        parts += [heading] if heading not in parts else []
-        parts += [_table(dataset, members)]
-        parts += [_named_scores(members)] if dataset == DIGITS else []
-    parts.append("<h2>Figures</h2>")
-    for name, png in figures.items():
-        dataset, describe = CAPTIONS[name]
-        caption = describe(chosen[dataset])
-        text = escape(f"{caption.text} {caption.numbers}")
-        html = f"<strong>{escape(caption.title)}</strong> {text}"
-        parts.append(picture(name, png, alt=f"{caption.title} {caption.numbers}", caption=html))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in _CONVENTIONS)
-    parts.append(f"<h2>Conventions</h2>\n<ul>{notes}</ul>")
-    body = "\n".join(parts)
-    return document(_TITLE, f"<main>\n{body}\n</main>")
-
-
-def _opening(runs: Sequence[Run], facts: Mapping[str, Any]) -> str:
-    names = {"seed": "Seed", "quick": "Quick", "seconds": "Seconds in all"}
     said = {
-        names.get(name, name): ("yes" if value else "no") if isinstance(value, bool) else value
+        _FACT_NAMES.get(name, name): {True: "yes", False: "no"}[value]
+        if isinstance(value, bool)
+        else value
         for name, value in facts.items()
     }
     said |= {"gemfi": __version__, "torch": torch.__version__, "Python": platform.python_version()}
-    methods = listed(list(dict.fromkeys(method_label(run.plan.method) for run in runs)))
-    tasks = listed([_TASK_NAMES.get(name, name) for name in datasets(runs)])
-    return (
-        f"<h1>{escape(_TITLE)}</h1>\n"
-        f'<p class="lead">{len(runs)} models, of {escape(methods)}, were trained on '
-        f"{escape(tasks)}, and then met inputs unlike any they had seen. The numbers say "
-        "how often each is right, how well its confidence fits, and how well its uncertainty tells "
-        "the unseen from the seen.</p>\n"
-        "<p>One seed and small data: every difference is indicative only. "
-        "<strong>Bold</strong> is the best value of its column, if better than chance.</p>\n"
-        + fact_list(said)
+    title = "gemfi demo: what a classifier does not know"
+    body = fill(
+        "demo.html",
+        title=title,
+        count=len(runs),
+        methods=listed(list(dict.fromkeys(method_label(run.plan.method) for run in runs))),
+        tasks=listed([_TASK_NAMES[name] for name in chosen]),
+        facts=said,
+        digits=DIGITS,
+        tables={name: _table(name, members) for name, members in chosen.items()},
+        named_scores=_named_scores(chosen.get(DIGITS, [])),
+        figures={name: (png, _caption(name, chosen)) for name, png in figures.items()},
     )
+    return document(title, body)
 
 
-def _table(dataset: str, runs: Sequence[Run]) -> str:
+def _caption(figure: str, chosen: Mapping[str, Sequence[Run]]) -> Caption:
+    dataset, describe = CAPTIONS[figure]
+    return describe(chosen[dataset])
+
+
+def _table(dataset: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """The values of a table in the template."""
     block = columns(dataset)
-    groups = ["", *(column.group for column in block)]
-    begins = [  # the first column of a group stands apart
-        "first" if column.group != before else ""
-        for column, before in zip(block, groups, strict=False)
-    ]
-    spans = ['<td colspan="4"></td>']  # over the names and the classifier's own numbers
-    for group in GROUPS[dataset]:
-        head = f"<span>{escape(group)}</span>"
-        spans.append(f'<th scope="colgroup" colspan="4" class="first">{head}</th>')
-    heads = ['<th scope="col">method</th>']
-    for column, first in zip(block, begins, strict=True):
-        small = f"<small>{escape(column.score)}</small>" if column.score else ""
-        heads.append(f'<th scope="col" class="{first}">{escape(column.head)}{small}</th>')
-    best = [column.best(runs) for column in block]
-    lines = []
+    before = ["", *(column.group for column in block)]
+    # the first column of a group stands apart
+    begins = [column.group != group for column, group in zip(block, before, strict=False)]
+    best, rows = [column.best(runs) for column in block], []
     for run in runs:
-        name = dot(run.plan.method) + escape(method_label(run.plan.method))
-        cells = [f'<th scope="row">{name}</th>']
-        for column, first, top in zip(block, begins, best, strict=True):
-            text = shown(column.value(run))
-            is_best = text == top
-            cells.append(
-                f'<td class="{first} {"best" if is_best else ""}">'
-                + (f"<strong>{text}</strong></td>" if is_best else f"{text}</td>")
-            )
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    body = "\n".join(lines)
-    return scrolling(
-        f"Table: {dataset}",
-        f"<table>\n<caption><span>{escape(TITLES[dataset])}</span></caption>\n"
-        f"<thead>\n<tr>{''.join(spans)}<td></td></tr>\n<tr>{''.join(heads)}</tr>\n</thead>\n"
-        f"<tbody>\n{body}\n</tbody>\n</table>",
-    )
+        texts = [shown(column.value(run)) for column in block]
+        is_best = [text == top for text, top in zip(texts, best, strict=True)]
+        cells = list(zip(texts, begins, is_best, strict=True))
+        rows.append((run.plan.method, method_label(run.plan.method), cells))
+    heads = [
+        (column.head, column.score, first) for column, first in zip(block, begins, strict=True)
+    ]
+    return {"title": TITLES[dataset], "groups": GROUPS[dataset], "heads": heads, "rows": rows}
 
 
 def _named_scores(runs: Sequence[Run]) -> str:
     """Which score stands behind the two words, for each method."""
     sentences = []
-    for kind in KINDS:
+    for kind in KINDS if runs else ():
         by_score: dict[str, list[str]] = {}
         for run in runs:
             score = run.model.head.named_scores[kind]
@@ -535,4 +481,4 @@ def _named_scores(runs: Sequence[Run]) -> str:
             for score, who in by_score.items()
         ]
         sentences.append(f"{kind.capitalize()} score: {'; '.join(uses)}.")
-    return f'<p class="soft">{escape(" ".join(sentences))}</p>'
+    return " ".join(sentences)

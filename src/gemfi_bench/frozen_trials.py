@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,11 @@ from gemfi.training import fit
 from gemfi_bench import trials
 
 STEPS, BATCH, SCRAMBLED = 800, 256, 10_000
+SHRINKAGES = (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # None: one covariance for all classes
+HALOS = ((0.3, 1.0), (0.5, 3.0), (1.0, 2.0))  # how near and how far
+
+Feature = Callable[[Tensor], Tensor]
+"""A score of features, higher is more OOD."""
 
 
 class Frozen(NamedTuple):
@@ -49,13 +54,14 @@ class Frozen(NamedTuple):
     outside_logits: Tensor
     scrambled: dict[str, Tensor]
 
-    def auroc(self, score: Callable[[Tensor], Tensor]) -> float:
-        """Of a score of features, higher is more OOD."""
-        return _auroc(score(self.inside), score(self.outside))
+    @property
+    def classes(self) -> int:
+        """C."""
+        return int(self.labels.max()) + 1
 
-
-def _auroc(inside: Tensor, outside: Tensor) -> float:
-    return metrics.ood_metrics(inside.to(torch.float64), outside.to(torch.float64))["auroc"]
+    def auroc(self, score: Feature) -> float:
+        """AUROC of a score of features."""
+        return metrics.auroc(score(self.inside), score(self.outside))
 
 
 def extract(budget_name: str, seed: int, runs: Path) -> Frozen:
@@ -65,139 +71,105 @@ def extract(budget_name: str, seed: int, runs: Path) -> Frozen:
     model = trials.build(budget, trials.VARIANTS["softmax"], task, seed)
     folder = runs / f"{budget_name}-softmax-{seed}"
     fit(model, data.train, data.validation, replace(budget.train, seed=seed), run_dir=folder)
-    outside = next(iter(data.outside.values()))
     generator = torch.Generator().manual_seed(seed)
     x = data.train.x[:SCRAMBLED]
     other = x[torch.randperm(len(x), generator=generator)]
+    batches = list(zip(torch.split(x, 500), torch.split(other, 500), strict=True))
     scrambled = {
-        make.__name__: torch.cat(
-            [
-                model.embed(make(a, b, generator))
-                for a, b in zip(torch.split(x, 500), torch.split(other, 500), strict=True)
-            ]
-        )
+        make.__name__: torch.cat([model.embed(make(a, b, generator)) for a, b in batches])
         for make in IMAGES
     }
-    logits = [model.predict(split).need("logits")[:, 0] for split in (data.validation, outside)]
-    return Frozen(
-        model.embed(data.train),
-        data.train.labels,
-        model.embed(data.validation),
-        model.embed(outside),
-        logits[0],
-        logits[1],
-        scrambled,
-    )
+    outside = next(iter(data.outside.values()))
+    splits = data.train, data.validation, outside
+    train, near, far = (model.embed(split) for split in splits)
+    _, inside, unseen = (model.predict(split).need("logits")[:, 0] for split in splits)
+    return Frozen(train, data.train.labels, near, far, inside, unseen, scrambled)
 
 
 # -- without training ---------------------------------------------------------------------------
 
 
 def post_hoc(z: Frozen) -> dict[str, float]:
-    """Twenty-six scores that need no training."""
-
-    def energy(logits: Tensor) -> Tensor:
-        return -torch.logsumexp(logits, dim=1)
-
-    def doubt(logits: Tensor) -> Tensor:
-        return -torch.softmax(logits, dim=1).amax(dim=1)
-
+    """AUROC of twenty-six scores that need no training."""
+    sides = z.inside_logits, z.outside_logits
+    energy = [-torch.logsumexp(logits, dim=1) for logits in sides]
+    doubt = [-torch.softmax(logits, dim=1).amax(dim=1) for logits in sides]
     found = {
-        "1 - max p": _auroc(doubt(z.inside_logits), doubt(z.outside_logits)),
-        "energy of the logits": _auroc(energy(z.inside_logits), energy(z.outside_logits)),
+        "1 - max p": metrics.auroc(*doubt),
+        "energy of the logits": metrics.auroc(*energy),
     }
-    best: dict[str, Callable[[Tensor], Tensor]] = {}
-    for name, score in _densities(z):
-        found[name] = z.auroc(score)
-        best[name] = score
-    for space, change in (("unit", partial(in_space, space="unit")), ("raw", lambda z: z)):
+    densities = {
+        f"{'tied' if shrinkage is None else f'class {shrinkage}'}, {space}": _density(
+            z, space, shrinkage
+        )
+        for space in ("unit", "raw")
+        for shrinkage in SHRINKAGES
+    }
+    found |= {name: z.auroc(score) for name, score in densities.items()}
+    for space in ("unit", "raw"):
         for k in (1, 10, 50, 200):
-            found[f"{k}-NN distance, {space}"] = _auroc(
-                *(_distance(change(each), change(z.train), k) for each in (z.inside, z.outside))
-            )
+            distance = partial(knn_distance, reference=z.train, k=k, unit=space == "unit")
+            found[f"{k}-NN distance, {space}"] = z.auroc(distance)
     for name in ("tied, unit", "class 0.3, unit"):
-        parts = [
-            (-best[name](z.inside), -best[name](z.outside)),
-            (-energy(z.inside_logits), -energy(z.outside_logits)),
-        ]
-        found[f"density ({name}) and energy of the logits"] = _auroc(*_product(parts))
+        density = [densities[name](side) for side in (z.inside, z.outside)]
+        found[f"density ({name}) and energy of the logits"] = _product(density, energy)
     return found
 
 
-def _densities(z: Frozen) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    classes = int(z.labels.max()) + 1
-    for space, change in (("unit", partial(in_space, space="unit")), ("raw", lambda z: z)):
-        for shrinkage in (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9):
-            density = ClassGaussians(
-                classes,
-                z.train.shape[1],
-                covariance="tied" if shrinkage is None else "class",
-                shrinkage=shrinkage or 0.0,
-            ).double()
-            statistics = density.statistics()
-            statistics.update(change(z.train).double(), z.labels)
-            density.fit(statistics)
-            name = "tied" if shrinkage is None else f"class {shrinkage}"
-
-            def score(
-                each: Tensor,
-                density: ClassGaussians = density,
-                change: Callable[[Tensor], Tensor] = change,
-            ) -> Tensor:
-                return -density(change(each).double())  # type: ignore[no-any-return]
-
-            yield f"{name}, {space}", score
+def _density(z: Frozen, space: str, shrinkage: float | None) -> Feature:
+    """Minus the log density of Gaussians that are fitted to the training features."""
+    gaussians = ClassGaussians(
+        z.classes,
+        z.train.shape[1],
+        covariance="tied" if shrinkage is None else "class",
+        shrinkage=shrinkage or 0.0,
+    ).double()
+    moments = gaussians.statistics()
+    moments.update(in_space(z.train, space).double(), z.labels)
+    gaussians.fit(moments)
+    return lambda features: -gaussians(in_space(features, space).double())
 
 
-def _distance(z: Tensor, reference: Tensor, k: int) -> Tensor:
-    rows = [
-        torch.cdist(part, reference).topk(k, dim=1, largest=False).values[:, -1]
-        for part in torch.split(z, 256)
-    ]
-    return torch.cat(rows)
-
-
-def _product(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Unfamiliarity: minus the log of a product of memberships, as GEM has it."""
-    totals: list[Tensor] = [torch.zeros(len(side), dtype=torch.float64) for side in parts[0]]
-    for inside, outside in parts:
-        location, scale = membership(inside)
-        for index, values in enumerate((inside, outside)):
-            totals[index] -= functional.logsigmoid((values.double() - location) / scale)
-    return totals[0], totals[1]
+def _product(*scores: list[Tensor]) -> float:
+    """AUROC of minus the log of a product of memberships, as GEM's unfamiliarity has it."""
+    total: list[Tensor] = [torch.zeros(len(side), dtype=torch.float64) for side in scores[0]]
+    for sides in scores:
+        location, scale = membership(-sides[0])
+        for at, values in enumerate(sides):
+            total[at] -= functional.logsigmoid((-values.double() - location) / scale)
+    return metrics.auroc(*total)
 
 
 # -- an energy that learns ----------------------------------------------------------------------
 
 
 def energies(z: Frozen, seed: int) -> dict[str, float]:
-    """The energy by the outliers that it learns from, and its rank correlation with the k-NN."""
-    found = {}
-    for low, high in ((0.3, 1.0), (0.5, 3.0), (1.0, 2.0)):
-        found[f"halo {low:g}-{high:g}"] = _energy(z, [], (low, high), seed)
-    for name in z.scrambled:
-        found[name] = _energy(z, [name], None, seed)
-    everything = list(z.scrambled)
-    found["all scrambled"] = _energy(z, everything, None, seed)
-    found["all scrambled and halo 0.5-3"] = _energy(z, everything, (0.5, 3.0), seed)
+    """AUROC of the energy by the outliers that it learns from."""
+    every = list(z.scrambled)
+    found = {f"halo {low:g}-{high:g}": _energy(z, [], (low, high), seed) for low, high in HALOS}
+    found |= {name: _energy(z, [name], None, seed) for name in every}
+    found["all scrambled"] = _energy(z, every, None, seed)
+    found["all scrambled and halo 0.5-3"] = _energy(z, every, (0.5, 3.0), seed)
     return found
 
 
 def _energy(z: Frozen, kinds: list[str], halo: tuple[float, float] | None, seed: int) -> float:
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed + 1)
-    features, classes = z.train.shape[1], int(z.labels.max()) + 1
-    network = Perceptron((features, 64, 1), spectral=OFF, dropout=0.03)
+    network = Perceptron((z.train.shape[1], 64, 1), spectral=OFF, dropout=0.03)
     log_temperature = torch.nn.Parameter(torch.tensor(0.2).log())
     optimizer = torch.optim.AdamW([*network.parameters(), log_temperature], lr=1e-3)
     maker = None
     if halo is not None:
         config = OutlierConfig(kind="halo", near=halo[0], far=halo[1])
-        maker = Halo(config, classes, features)
+        maker = Halo(config, z.classes, z.train.shape[1])
     pool = torch.cat([z.scrambled[kind] for kind in kinds]) if kinds else None
 
-    def energy(each: Tensor) -> Tensor:
-        return network(in_space(each, "unit")).squeeze(1) * torch.exp(-log_temperature)  # type: ignore[no-any-return]
+    def energy(features: Tensor) -> Tensor:
+        scaled: Tensor = network(in_space(features, "unit")).squeeze(1) * torch.exp(
+            -log_temperature
+        )
+        return scaled
 
     for _ in range(STEPS):
         rows = torch.randint(len(z.train), (BATCH,), generator=generator)
@@ -209,10 +181,9 @@ def _energy(z: Frozen, kinds: list[str], halo: tuple[float, float] | None, seed:
         if pool is not None:
             share = BATCH if maker is None else round(0.3 * BATCH)
             outliers.append(pool[torch.randint(len(pool), (share,), generator=generator)])
-        loss = (
-            functional.softplus(energy(inside)).mean()
-            + functional.softplus(-energy(torch.cat(outliers))).mean()
-        )
+        outside = torch.cat(outliers)
+        loss = functional.softplus(energy(inside)).mean()
+        loss = loss + functional.softplus(-energy(outside)).mean()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

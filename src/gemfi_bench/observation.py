@@ -62,23 +62,27 @@ def observed_arrays(
         bank: (M, D) training features.
         detectors: fitted.
         log_probs: keep the predictive distribution.
-        examples: keep features, inputs and components of the first ones.
+        examples: keep features, inputs and components of the first inputs.
     """
     scored = score_split(model, split, detectors)
     observed, belief = scored.observed, scored.observed.belief
-    found = {f"score/{name}": values for name, values in scored.by_score.items()}
-    found |= {f"part/{name}": values for name, values in parts(observed, bank).items()}
-    found |= {f"detector/{name}": values for name, values in scored.by_detector.items()}
-    found["prediction"] = belief.labels()
+    tensors = {f"score/{name}": values for name, values in scored.by_score.items()}
+    tensors |= {f"part/{name}": values for name, values in parts(observed, bank).items()}
+    tensors |= {f"detector/{name}": values for name, values in scored.by_detector.items()}
+    tensors["prediction"] = belief.labels()
     if belief.log_weight.shape[1] > 1:
-        found["router"] = belief.log_weight.exp()
+        tensors["router"] = belief.log_weight.exp()
     if split.y is not None:
-        found["label"] = split.y
+        tensors["label"] = split.y
     if log_probs:
-        found["log_probs"] = belief.log_probs()
+        tensors["log_probs"] = belief.log_probs()
     if examples:
-        found |= _examples(observed)
-    return {name: _compact(each) for name, each in found.items()}
+        tensors["features"] = observed.features[:FEATURES]
+        tensors["example/input"] = observed.required_split.x[:EXAMPLES]
+        for name in ("log_p", "log_weight", "log_evidence", "log_rho"):
+            if (values := getattr(belief, name)) is not None:
+                tensors[f"example/{name}"] = values[:EXAMPLES]
+    return {name: _compact(values) for name, values in tensors.items()}
 
 
 def training_bank(model: Model, train: Split) -> Tensor:
@@ -99,18 +103,18 @@ def parts(observed: Observed, bank: Tensor) -> dict[str, Tensor]:
     """
     belief, z = observed.belief, observed.features
     neighbour = min(NEIGHBOUR, len(bank))
-    found = {
+    values = {
         "distance": knn_distance(z, bank, neighbour),
         "distance_raw": knn_distance(z, bank, neighbour, unit=False),
     }
     if belief.log_gate is not None:
-        found["gate"] = belief.log_gate.exp().mean(dim=1)
+        values["gate"] = belief.log_gate.exp().mean(dim=1)
     if belief.log_evidence is not None:
         between, within = dirichlet.class_variance(
             belief.log_p, belief.log_weight, belief.log_evidence
         )
-        found |= {"between": between.sum(dim=-1), "within": within.sum(dim=-1)}
-    return found | _components(belief)
+        values |= {"between": between.sum(dim=-1), "within": within.sum(dim=-1)}
+    return values | _components(belief)
 
 
 def _components(belief: Belief) -> dict[str, Tensor]:
@@ -131,43 +135,25 @@ def _components(belief: Belief) -> dict[str, Tensor]:
     }
 
 
-def _examples(observed: Observed) -> dict[str, Tensor]:
-    belief = observed.belief
-    found = {
-        "features": observed.features[:FEATURES],
-        "example/input": observed.required_split.x[:EXAMPLES],
-        "example/log_p": belief.log_p[:EXAMPLES],
-        "example/log_weight": belief.log_weight[:EXAMPLES],
-    }
-    for name in ("log_evidence", "log_rho"):
-        value = getattr(belief, name)
-        if value is not None:
-            found[f"example/{name}"] = value[:EXAMPLES]
-    return found
-
-
 def _compact(values: Tensor) -> npt.NDArray[Any]:
     """Floats as float32, whose relative precision keeps small numbers apart; classes as int16."""
     array: npt.NDArray[Any] = values.detach().cpu().numpy()
-    if array.dtype == np.uint8:
-        return array
     if array.dtype.kind in "iu":
-        return array.astype(np.int16)
+        return array if array.dtype == np.uint8 else array.astype(np.int16)
     largest = np.finfo(np.float32).max  # some scores of far inputs are beyond it
-    kept: npt.NDArray[Any] = np.clip(array, -largest, largest).astype(np.float32)
-    return kept
+    return np.asarray(np.clip(array, -largest, largest).astype(np.float32))
 
 
 def named(arrays: Mapping[str, npt.NDArray[Any]], kind: str) -> Arrays:
     """The arrays of a kind, such as `score`, by their own names."""
     return {
-        name.removeprefix(f"{kind}/"): each
-        for name, each in arrays.items()
+        name.removeprefix(f"{kind}/"): array
+        for name, array in arrays.items()
         if name.startswith(f"{kind}/")
     }
 
 
 def constant(arrays: Iterable[npt.NDArray[Any]]) -> bool:
     """Whether arrays hold one number throughout, as disagreement does for one component."""
-    values = [each for each in arrays if len(each)]
-    return all(bool((each == values[0][0]).all()) for each in values)
+    known = [array for array in arrays if len(array)]
+    return all(bool((array == known[0][0]).all()) for array in known)

@@ -39,7 +39,7 @@ from gemfi_bench.results import OVERHEAD
 from gemfi_bench.runner import Bench
 
 BASE: Final = "softmax"
-"""The contestant that every ratio is against."""
+"""What every ratio is against."""
 
 ROUNDS: Final = 20
 _INFERENCES: Final = 3  # turns of inference for each of training: one is short
@@ -66,13 +66,7 @@ CONTESTANTS: Final[Mapping[str, tuple[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured.
-
-    Attributes:
-        sample_shape: of one input.
-        num_classes: C.
-        specs: row -> what is built and how it is trained; the batch size is the same for all.
-    """
+    """The shape of an input, C, and the contestants' specs, which have one batch size."""
 
     sample_shape: tuple[int, ...]
     num_classes: int
@@ -111,15 +105,7 @@ class Setting:
 
 
 class Subject:
-    """A model with everything that a training step and an inference need.
-
-    Args:
-        model: untrained.
-        spec: how it is trained.
-        x: (B, ...) inputs of a step.
-        y: (B,) their labels.
-        facts: of the training data.
-    """
+    """A model with everything that a training step on (x, y) and an inference need."""
 
     def __init__(self, model: Model, spec: RunSpec, x: Tensor, y: Tensor, facts: DataFacts) -> None:
         self.model, self.config, self.x, self.y = model, spec.train, x, y
@@ -132,16 +118,12 @@ class Subject:
         self.optimizer = make_optimizer(model, spec.train)
         self.generator = torch.Generator().manual_seed(0)
         self.scores = [SCORES[name] for name in model.head.named_scores.values()]
-        self._fit_statistics()
-
-    def _fit_statistics(self) -> None:
-        """Densities of random features: what they hold does not change what they cost."""
-        head = self.model.head
-        z = torch.randn(_FITTED, head.num_features, generator=self.generator)
-        y = torch.arange(_FITTED) % head.num_classes
-        self.model.eval()
+        # densities of random features: what they hold does not change what they cost
+        z = torch.randn(_FITTED, model.head.num_features, generator=self.generator)
+        labels = torch.arange(_FITTED) % model.head.num_classes
+        model.eval()
         with torch.no_grad():
-            head.fit_statistics([(z, y)], [(z, y)])
+            model.head.fit_statistics([(z, labels)], [(z, labels)])
 
     def train(self) -> None:
         """One whole training step, in the middle of training."""
@@ -192,16 +174,11 @@ def take_turns(
 ) -> dict[str, list[Turn]]:
     """Time every contestant in each round, against the mean of the base before and after it.
 
-    The base opens and closes a round and stands between any two others; every second round goes
-    backwards. Where the base is very quick, a turn is several repetitions.
-
-    Args:
-        names: of the contestants; the base is timed against itself too, which shows the noise.
-        act: what is timed.
-        rounds: how many.
-        bar: of progress, in turns.
+    The base opens and closes a round and stands between any two others; it is timed against itself
+    too, which shows the noise. Every second round goes backwards. Where the base is very quick, a
+    turn is several repetitions. `bar` shows the progress, in turns.
     """
-    found: dict[str, list[Turn]] = {name: [] for name in names}
+    turns: dict[str, list[Turn]] = {name: [] for name in names}
     for name in names:
         act(name)  # warm up
     repeats = max(1, math.ceil(_LEAST / _timed(act, BASE)))
@@ -210,11 +187,11 @@ def take_turns(
         for name in names if number % 2 == 0 else reversed(names):
             spent = _timed(act, name, repeats)
             after = _timed(act, BASE, repeats)
-            found[name].append(Turn(spent, 2 * spent / (before + after)))
+            turns[name].append(Turn(spent, 2 * spent / (before + after)))
             before = after
             if bar is not None:
                 bar.update()
-    return found
+    return turns
 
 
 def _timed(act: Callable[[str], object], name: str, repeats: int = 1) -> float:
@@ -241,10 +218,7 @@ def _summary(kind: str, turns: Sequence[Turn]) -> dict[str, float]:
 
 
 def peak_megabytes(setting: Setting, name: str) -> float | None:
-    """Peak resident memory of a fresh process that trains three steps of one contestant and infers.
-
-    None where the system does not report it, which Linux does.
-    """
+    """Peak memory of a fresh process with one contestant; None where the system does not say."""
     if not _STATUS.exists():
         return None
     asked = {
@@ -263,8 +237,8 @@ def peak_megabytes(setting: Setting, name: str) -> float | None:
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise GemfiError(f"the process that measures the memory of {name} failed: {reason}")
-    found: float | None = json.loads(done.stdout)
-    return found
+    peak: float | None = json.loads(done.stdout)
+    return peak
 
 
 def train_alone(asked: Mapping[str, Any]) -> float | None:
@@ -295,26 +269,40 @@ def measure_overhead(
     """Everything that a table of costs needs, as JSON values.
 
     Args:
-        what: a bench, for its network and its samples, or the contestants themselves.
-        rounds: of training; there are three times as many of inference.
+        what: a bench, or a setting of its own.
+        rounds: of training; there are three of inference for each.
         progress: a bar: yes, no, or (None) if standard error is a terminal.
 
     Returns:
-        `environment`, `rounds`, `batch`, `backbone`, its `options`, `sample_shape` and `rows`: for
-        each contestant its `method`, `parameters`, `memory_mb` (None where the system does not
-        say) and, of `train` and `infer`, the median `_ratio` to softmax with the quartiles `_low`
-        and `_high`, and the median `_ms`.
+        The environment, the batch, and `rows`: of each contestant its `method`, `parameters`,
+        `memory_mb` (None where the system does not say) and, of `train` and `infer`, the median
+        `_ratio` to softmax with the quartiles `_low` and `_high`, and the median `_ms`.
     """
     check_int("rounds", rounds, 1)
     setting = what if isinstance(what, Setting) else Setting.of(what)
-    base = setting.specs[BASE]
-    total = len(setting.specs) * ((1 + _INFERENCES) * rounds + 1)
+    base, names, inferences = setting.specs[BASE], list(setting.specs), _INFERENCES * rounds
+    total = len(names) * (inferences + rounds + 1)
     hidden = None if progress is None else not progress
+    rows = {}
     with (
         torch.random.fork_rng(devices=[]),  # dropout draws from torch's own generator
         tqdm(total=total, desc="overhead", unit="turn", disable=hidden, leave=False) as bar,
     ):
-        rows = _rows(setting, rounds, bar)
+        subjects = {
+            name: subject(spec, setting.sample_shape, setting.num_classes)
+            for name, spec in setting.specs.items()
+        }
+        trained = take_turns(names, lambda name: subjects[name].train(), rounds, bar)
+        inferred = take_turns(names, lambda name: subjects[name].infer(), inferences, bar)
+        for name in names:
+            rows[name] = {
+                "method": setting.specs[name].method,
+                "parameters": parameters(subjects[name].model),
+                **_summary("train", trained[name]),
+                **_summary("infer", inferred[name]),
+                "memory_mb": peak_megabytes(setting, name),
+            }
+            bar.update()
     return {
         "environment": to_plain(environment()),
         "rounds": rounds,
@@ -326,35 +314,8 @@ def measure_overhead(
     }
 
 
-def _rows(setting: Setting, rounds: int, bar: Any) -> dict[str, dict[str, Any]]:
-    names = list(setting.specs)
-    subjects = {
-        name: subject(spec, setting.sample_shape, setting.num_classes)
-        for name, spec in setting.specs.items()
-    }
-    trained = take_turns(names, lambda name: subjects[name].train(), rounds, bar)
-    inferred = take_turns(names, lambda name: subjects[name].infer(), _INFERENCES * rounds, bar)
-    rows = {}
-    for name in names:
-        rows[name] = {
-            "method": setting.specs[name].method,
-            "parameters": parameters(subjects[name].model),
-            **_summary("train", trained[name]),
-            **_summary("infer", inferred[name]),
-            "memory_mb": peak_megabytes(setting, name),
-        }
-        bar.update()
-    return rows
-
-
 def keep_overhead(bench: Bench, rounds: int = ROUNDS, *, progress: bool | None = False) -> Path:
-    """Measure once for a bench, and keep it in its folder; of several processes one does it.
-
-    Args:
-        bench: whose folder exists.
-        rounds: as in `measure_overhead`.
-        progress: likewise.
-    """
+    """Measure once for a bench, and keep it in its folder; of several processes one does it."""
     path = bench.folder / OVERHEAD
     with hold_lock(bench.folder / _LOCK):
         if not path.exists():

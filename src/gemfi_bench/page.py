@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import struct
-from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -50,7 +49,7 @@ def asset(name: str) -> str:
 
 
 def document(title: str, body: str, *, style: str = "", script: str = "") -> str:
-    """A whole document around `body`.
+    """A whole document.
 
     Args:
         title: of the window, as text.
@@ -72,31 +71,6 @@ def _hash(text: str) -> str:
         raise InputError("a style or script inside a page must hold no '</' and no carriage return")
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
-def facts(values: Mapping[str, object]) -> str:
-    """A list of names and values."""
-    return _piece("facts", values)
-
-
-def scrolling(label: str, content: str) -> str:
-    """HTML that may be wider than the page, in a box of its own that a keyboard can scroll too."""
-    return _piece("scrolling", label, content)
-
-
-def dot(method: str) -> str:
-    """The colour of a method, before its name."""
-    return _piece("dot", method)
-
-
-def picture(name: str, png: bytes, *, alt: str, caption: str) -> str:
-    """A figure with the picture inside the page; `caption` is HTML, `alt` is text."""
-    return _piece("picture", name, png, alt, caption)
-
-
-def _piece(name: str, *values: object) -> str:
-    """A macro of `pieces.html`."""
-    return str(getattr(_environment().get_template("pieces.html").module, name)(*values))
 
 
 def size_of(png: bytes) -> tuple[int, int]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
-
-from torch import Tensor
 
 from gemfi._files import data_root
 from gemfi.data import Split, Task, load_split
@@ -15,38 +12,33 @@ from gemfi.data.registry.sets import MADE_SEED
 from gemfi.errors import InputError
 from gemfi_bench.protocol import Shift
 
+SMALL = "digits"
+"""The task whose images are too small for published corruptions."""
+
+TASKS = (SMALL, "mnist", "cifar10")
+
 
 def shifted_sets(task: Task, shift: Shift) -> Iterator[tuple[str, Split]]:
-    """Name, such as `fog-3`, and corrupted copy of the first test images, one after the other.
-
-    Args:
-        task: whose test images.
-        shift: which corruptions.
-    """
+    """Name, such as `fog-3`, and corrupted copy of the first test images, one after the other."""
     check_shift(task, shift)
-    for name, severity in _each(shift):
-        yield _label(name, severity), _MAKERS[task.name][1](task, name, severity, shift.images)
+    for name, severity in _corruptions(shift):
+        make = _small if task.name == SMALL else _registered
+        yield _label(name, severity), make(task, name, severity, shift.images)
 
 
 def check_shift(task: Task, shift: Shift) -> None:
-    """Refuse corruptions that cannot be made of a task's test images, before anything is trained.
-
-    Args:
-        task: whose test images; they are not read.
-        shift: which corruptions.
-    """
-    if not shift.corruptions:
-        return
-    if task.name not in _MAKERS:
+    """Refuse corruptions that cannot be made of a task's test images, without reading them."""
+    if shift.corruptions and task.name not in TASKS:
         raise InputError(
-            f"shift: there are corruptions for {', '.join(_MAKERS)}, not for the task "
+            f"shift: there are corruptions for {', '.join(TASKS)}, not for the task "
             f"{task.name!r}; leave shift.corruptions empty"
         )
-    for name, severity in _each(shift):
-        _MAKERS[task.name][0](task, name, severity)
+    for name, severity in _corruptions(shift):
+        check = _check_small if task.name == SMALL else _check_registered
+        check(task, name, severity)
 
 
-def _each(shift: Shift) -> Iterator[tuple[str, int | None]]:
+def _corruptions(shift: Shift) -> Iterator[tuple[str, int | None]]:
     for name in shift.corruptions:
         for severity in shift.severities or (None,):
             yield name, severity
@@ -77,7 +69,8 @@ def _check_registered(task: Task, name: str, severity: int | None) -> None:
     label, entry = _label(name, severity), data_set(f"{task.name}-c")
     if label not in entry.parts:
         raise InputError(
-            f"shift: {entry.title} has no {label!r} ({_FIELDS}); it has: {', '.join(entry.parts)}"
+            f"shift: {entry.title} has no {label!r} (shift.corruptions, with a dash and one of "
+            f"shift.severities where there are any); it has: {', '.join(entry.parts)}"
         )
 
 
@@ -85,8 +78,7 @@ def _small(task: Task, name: str, severity: int | None, images: int) -> Split:
     from gemfi.data.corruptions import corrupt_small  # noqa: PLC0415 - needs scipy, an extra
 
     clean = _first(task.test, images)
-    level = severity or 0  # none was refused by the check
-    made: Tensor = corrupt_small(clean.x, name, level, seed=MADE_SEED)
+    made = corrupt_small(clean.x, name, severity or 0, seed=MADE_SEED)  # None was refused before
     return replace(clean, x=made, name=f"{task.name}/{name}-{severity}, generated")
 
 
@@ -104,21 +96,3 @@ def _check_small(task: Task, name: str, severity: int | None) -> None:
             f"shift.severities: corruptions of {task.name} need severities among {known}, got "
             f"{severity if severity is not None else 'none'}"
         )
-
-
-_FIELDS: Final = "shift.corruptions, with a dash and one of shift.severities where there are any"
-
-_MAKERS: Final[
-    Mapping[
-        str,
-        tuple[
-            Callable[[Task, str, int | None], None],
-            Callable[[Task, str, int | None, int], Split],
-        ],
-    ]
-] = {
-    "digits": (_check_small, _small),
-    "mnist": (_check_registered, _registered),
-    "cifar10": (_check_registered, _registered),
-}
-"""Task -> what refuses a corruption of its test images, and what makes it."""

@@ -74,13 +74,7 @@ LINE_TEXT: Final = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A model to train.
-
-    Attributes:
-        task: a name in `TASKS`.
-        method: a name in `METHODS`.
-        config: the method's configuration, None for its default.
-    """
+    """A model to train: a task, a method, and its configuration (None for the default)."""
 
     task: str
     method: str
@@ -108,24 +102,12 @@ PLANS: Final = (
     *(Plan(task, method) for method in ("edl", "daedl") for task in (MOONS, LINE)),
     *(Plan(task, "gem-fi", TOY_GEM) for task in (MOONS, LINE)),
 )
-PANELS: Final = (
-    (MOONS, "edl"),
-    (MOONS, "daedl"),
-    (MOONS, "gem-fi"),
-    (LINE, "daedl"),
-    (LINE, "gem-fi"),
-)
-"""Task and method of the panels of the paper, in its order."""
+PANELS: Final = {MOONS: ("edl", "daedl", "gem-fi"), LINE: ("daedl", "gem-fi")}
+"""Task -> methods of the panels of the paper, in its order."""
 
 
 def spec_of(plan: Plan, seed: int = 0, *, quick: bool = False) -> RunSpec:
-    """Everything that decides what a plan computes.
-
-    Args:
-        plan: what to train.
-        seed: of initial weights and training.
-        quick: fewer epochs.
-    """
+    """Everything that decides what a plan computes."""
     backbone, options = "convnet", {"size": 8, "channels": 24 if quick else 32}
     if plan.task != DIGITS:
         backbone = "mlp"
@@ -180,7 +162,7 @@ def run_demo(
     Args:
         seed: of initial weights and training.
         quick: fewer epochs, for a look within seconds.
-        workers: processes that train at the same time; the numbers do not depend on it.
+        workers: processes that train at once; the numbers do not depend on it.
         finished: called when a plan is done.
     """
     TrainConfig(seed=seed)  # says what is wrong with a seed that is out of range
@@ -217,7 +199,8 @@ def _train(plan: Plan, seed: int, quick: bool) -> bytes:
 def toy_plans(task: str | None = None) -> list[Plan]:
     """The plans of the paper's panels, as the demo has them; of one task, or of all."""
     plans = {(plan.task, plan.method): plan for plan in PLANS}
-    return [plans[panel] for panel in PANELS if task in (None, panel[0])]
+    tasks = PANELS if task is None else (task,)
+    return [plans[name, method] for name in tasks for method in PANELS[name]]
 
 
 def toy_folder(folder: Path | str, plan: Plan) -> Path:
@@ -226,29 +209,14 @@ def toy_folder(folder: Path | str, plan: Plan) -> Path:
 
 
 def train_toys(folder: Path | str, *, progress: bool | None = None) -> None:
-    """Train the toys that are not trained yet.
-
-    Of several processes one does it, and the others wait for it.
-
-    Args:
-        folder: of a bench.
-        progress: a bar for each training: yes, no, or (None) if standard error is a terminal.
-    """
+    """Train the toys of a bench that are not trained yet; other processes wait meanwhile."""
     with hold_lock(Path(folder) / _LOCK):
         for plan in toy_plans():
             train_run(spec_of(plan), toy_folder(folder, plan), progress=progress)
 
 
 def trained_toys(folder: Path | str, task: str) -> list[Run]:
-    """The trained toys of a task with their numbers, in the order of the panels.
-
-    Args:
-        folder: of a bench.
-        task: `two-moons` or `line`.
-
-    Raises:
-        Unavailable: if one of them is not there, or not finished.
-    """
+    """The toys of a task in a bench's folder; `Unavailable` if one is not trained to its end."""
     plans = toy_plans(task)
     missing = [plan.method for plan in plans if not is_finished(toy_folder(folder, plan))]
     if missing:

@@ -27,19 +27,20 @@ from torch import Tensor
 from gemfi import diagnosis, losses, metrics, scores
 from gemfi._config import with_settings
 from gemfi._environment import environment
+from gemfi._text import aligned, number
 from gemfi.belief import Belief
 from gemfi.data import TASKS, Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.density import ClassGaussians
 from gemfi.detectors import knn_distance
-from gemfi.methods import METHODS
+from gemfi.methods import METHODS, GEMConfig
 from gemfi.methods.gem_modules import in_space
-from gemfi.methods.gem_paper import PAPER_PRESETS
+from gemfi.methods.gem_paper import PAPER_PRESETS, PaperConfig, as_paper
 from gemfi.model import Model, build_model
 from gemfi.spectral import OFF
 from gemfi.training import TrainConfig, fit
 
-RECORDS = Path(__file__).parent.parent / "docs" / "records" / "trials.jsonl"
+RECORDS = Path(__file__).parents[2] / "docs" / "records" / "trials.jsonl"
 
 
 @dataclass(frozen=True)
@@ -63,25 +64,14 @@ _CIFAR = TrainConfig(
     weight_decay=0.05,
     augmentation=AUGMENTATIONS["standard"],
 )
+_CONVNET = {"size": 8, "channels": 32}
+_TOY = TrainConfig(epochs=40, batch_size=64, learning_rate=2e-3)
 BUDGETS = {
     "digits": Budget(
-        "digits",
-        "convnet",
-        {"size": 8, "channels": 32},
-        TrainConfig(epochs=20, batch_size=32, learning_rate=5e-3),
+        "digits", "convnet", _CONVNET, TrainConfig(epochs=20, batch_size=32, learning_rate=5e-3)
     ),
-    "two-moons": Budget(
-        "two-moons",
-        "mlp",
-        {"in_features": 2, "width": 64},
-        TrainConfig(epochs=40, batch_size=64, learning_rate=2e-3),
-    ),
-    "line": Budget(
-        "line",
-        "mlp",
-        {"in_features": 1, "width": 64},
-        TrainConfig(epochs=60, batch_size=64, learning_rate=2e-3),
-    ),
+    "two-moons": Budget("two-moons", "mlp", {"in_features": 2, "width": 64}, _TOY),
+    "line": Budget("line", "mlp", {"in_features": 1, "width": 64}, replace(_TOY, epochs=60)),
     "mnist-small": Budget("mnist", "convnet", {}, replace(_MNIST, epochs=3), 12_000),
     "mnist": Budget("mnist", "convnet", {}, _MNIST),
     "cifar10-small": Budget("cifar10", "resnet18", {"width": 8}, replace(_CIFAR, epochs=8), 15_000),
@@ -107,18 +97,16 @@ def load(budget: Budget) -> tuple[Task, Data]:
     task = TASKS[budget.task]()
     train = task.train
     if budget.images is not None:
-        train = Split(
-            train.x[: budget.images], train.labels[: budget.images], train.role, train.name
-        )
+        train = train.subset(range(budget.images))
     if not budget.held:
         return task, Data(train, task.validation, task.ood_validation)
     kept = [label for label in range(task.num_classes) if label not in budget.held]
-    inside = Data(_only(train, kept), _only(task.validation, kept), {})
     x = _only(task.validation, budget.held).x
     if len(x) < 500:  # digits have 126 images for validation
         x = torch.cat([_only(train, budget.held).x, x])
     held = Split(x, None, Role.OOD_VALIDATION, "held out")
-    return task, inside._replace(outside={"held-out": held, **task.ood_validation})
+    outside = {"held-out": held, **task.ood_validation}
+    return task, Data(_only(train, kept), _only(task.validation, kept), outside)
 
 
 def _only(split: Split, labels: Sequence[int]) -> Split:
@@ -131,100 +119,87 @@ def _only(split: Split, labels: Sequence[int]) -> Split:
 
 @dataclass(frozen=True)
 class Variant:
-    """A method with changes to its configuration."""
+    """A method with changes to its configuration, such as `kl_weight=0 gate=prob`."""
 
     method: str
-    changes: tuple[str, ...] = ()
+    changes: str = ""
     paper: bool = False  # start from the paper's configuration and not from the default one
     spectral: bool = False  # keep the backbone's spectral normalisation
 
 
-def _fi(*changes: str, **more: Any) -> Variant:
-    return Variant("gem-fi", changes, **more)
-
-
+_VOS = "outliers.kind=vos outliers.ratio=0.3 outliers.scrambled=0"
 _STRONG = "outlier_weight=0.1"  # the weight that the paper names for VOS
-
+_GEM_FI = {
+    "gem-fi": "",
+    "no-scrambled": "outliers.scrambled=0",
+    "no-halo": "outliers.kind=scrambled",
+    "vos": _VOS,
+    "no-outliers": "outliers.kind=none",
+    "gate-prob": "gate=prob",
+    "gate-logit": "gate=logit",
+    "one-head": "num_components=1",
+    "one-head-squared": "num_components=1 loss=squared",
+    "no-fi": "fi_reg_weight=0 fi_mod_strength=0",
+    "unc": "unc_weight=0.1",
+    "unc-out": "unc_weight=0.1 unc_id=0 unc_outlier=1",
+    "no-kl": "kl_weight=0",
+    "kl-5": "kl_weight=0.00001",
+    "kl-3": "kl_weight=0.001",
+    "kl-2": "kl_weight=0.01",
+    "unit": "feature_space=unit",
+    "unit-paper-heads": "feature_space=unit sizes=paper",
+    "raw-paper-heads": "sizes=paper",
+    "no-pi-entropy": "pi_entropy=0",
+    "ebm-0.1": "ebm_weight=0.1",
+    "ebm-0.3": "ebm_weight=0.3",
+    "ebm-1": "ebm_weight=1",
+    "scrambled-0.15": "outliers.scrambled=0.15",
+    "scrambled-0.5": "outliers.scrambled=0.5",
+    "far-2": "outliers.far=2",
+    "near-0.25": "outliers.near=0.25",
+    "fi-1": "fi_reg_weight=1 fi_mod_strength=1",
+    "no-fi-no-pi-entropy": "fi_reg_weight=0 fi_mod_strength=0 pi_entropy=0",
+}
 VARIANTS: dict[str, Variant] = {
-    "softmax": Variant("softmax"),
-    "edl": Variant("edl"),
+    **{name: Variant(name) for name in ("softmax", "edl", "re-edl", "daedl")},
     **{
-        f"edl-{risk}-{weight}": Variant("edl", (f"risk={risk}", f"kl_weight={weight}"))
+        f"edl-{risk}-{weight}": Variant("edl", f"risk={risk} kl_weight={weight}")
         for risk in ("mse", "log", "digamma")
         for weight in (1, 0.1, 0.01)
     },
-    "re-edl": Variant("re-edl"),
-    "daedl": Variant("daedl"),
     **{
-        f"{method}-{name}": Variant(method, settings)
+        f"{method}-{kind}": Variant(method, f"{outliers} {_STRONG}")
         for method in ("edl", "re-edl", "daedl")
-        for name, settings in (
-            (
-                "vos",
-                ("outliers.kind=vos", "outliers.ratio=0.3", "outliers.scrambled=0", _STRONG),
-            ),
-            ("halo", ("outliers.kind=halo", _STRONG)),
-        )
+        for kind, outliers in (("vos", _VOS), ("halo", "outliers.kind=halo"))
     },
     "gem-core": Variant("gem-core"),
     "gem-mix": Variant("gem-mix"),
-    "core-squared": Variant("gem-core", ("loss=squared",)),
-    "gem-fi": _fi(),
+    "core-squared": Variant("gem-core", "loss=squared"),
+    **{name: Variant("gem-fi", changes) for name, changes in _GEM_FI.items()},
+    "sn": Variant("gem-fi", "sn=true", spectral=True),
     "paper-core": Variant("gem-core", paper=True),
     "paper-mix": Variant("gem-mix", paper=True),
-    "paper-fi": _fi(paper=True),
-    "paper-fi-sn": _fi(paper=True, spectral=True),
-    "sn": _fi("sn=true", spectral=True),
-    "no-scrambled": _fi("outliers.scrambled=0"),
-    "no-halo": _fi("outliers.kind=scrambled"),
-    "vos": _fi("outliers.kind=vos", "outliers.ratio=0.3", "outliers.scrambled=0"),
-    "no-outliers": _fi("outliers.kind=none"),
-    "gate-prob": _fi("gate=prob"),
-    "gate-logit": _fi("gate=logit"),
-    "gate-evidence": _fi("gate=evidence"),
-    "one-head": _fi("mix=false"),
-    "one-head-squared": _fi("mix=false", "loss=squared"),
-    "no-fi": _fi("fi_reg=false", "fi_mod=false"),
-    "unc": _fi("unc=true"),
-    "unc-out": _fi("unc=true", "unc_id=0", "unc_outlier=1"),
-    "no-kl": _fi("kl_weight=0"),
-    "kl-5": _fi("kl_weight=0.00001"),
-    "kl-3": _fi("kl_weight=0.001"),
-    "kl-2": _fi("kl_weight=0.01"),
-    "unit": _fi("feature_space=unit"),
-    "unit-paper-heads": _fi("feature_space=unit", "sizes=paper"),
-    "raw-paper-heads": _fi("sizes=paper"),
-    "energy-raw": _fi("energy_space=raw"),
-    "repel": _fi("repulsion=0.1"),
-    "repel-3": _fi("repulsion=0.3"),
-    "no-pi-entropy": _fi("pi_entropy=0"),
-    "balance": _fi("pi_entropy=0", "pi_balance=0.1"),
-    "ebm-0.03": _fi("ebm_weight=0.03", "ebm_outlier_weight=0.03"),
-    "ebm-0.3": _fi("ebm_weight=0.3", "ebm_outlier_weight=0.3"),
-    "ebm-1": _fi("ebm_weight=1", "ebm_outlier_weight=1"),
-    "scrambled-0.15": _fi("outliers.scrambled=0.15"),
-    "scrambled-0.5": _fi("outliers.scrambled=0.5"),
-    "far-2": _fi("outliers.far=2"),
-    "near-0.25": _fi("outliers.near=0.25"),
-    "ebm-0.1": _fi("ebm_weight=0.1", "ebm_outlier_weight=0.1"),
-    "detached": _fi("energy_detached=true"),
-    "rho-refit": _fi("rho_refit=0.1", "kl_evidence=scaled"),
-    "fi-1": _fi("fi_reg_weight=1", "fi_mod_strength=1"),
-    "no-fi-no-pi-entropy": _fi("fi_reg=false", "fi_mod=false", "pi_entropy=0"),
+    "paper-fi": Variant("gem-fi", paper=True),
+    "paper-fi-sn": Variant("gem-fi", paper=True, spectral=True),
 }
+"""Those of today; docs/records has trials of options that are gone."""
 
 
 def build(budget: Budget, variant: Variant, task: Task, seed: int) -> Model:
     """The untrained model of a trial."""
-    start = PAPER_PRESETS if variant.paper else {}
-    config = start.get(variant.method, METHODS[variant.method].default_config())
+    method, changes = variant.method, variant.changes.split()
+    config = PAPER_PRESETS[method] if variant.paper else METHODS[method].default_config()
+    names = {change.partition("=")[0].partition(".")[0] for change in changes}
+    if isinstance(config, GEMConfig) and not all(hasattr(config, name) for name in names):
+        config = as_paper(config)  # which has the switches of the paper
+    method = "gem-paper" if isinstance(config, PaperConfig) else method
     options = dict(budget.options) | ({} if variant.spectral else {"spectral": OFF})
     torch.manual_seed(seed)
     return build_model(
-        variant.method,
+        method,
         budget.backbone,
         task.num_classes - len(budget.held),
-        config=with_settings(config, variant.changes, "changes"),
+        config=with_settings(config, changes, "changes"),
         normalisation=task.normalisation,
         **options,
     )
@@ -240,14 +215,15 @@ def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, 
     config = replace(budget.train, seed=seed)
     with watch_router(model, config.batch_size) as used:
         result = fit(model, data.train, data.validation, config, progress=False, run_dir=folder)
-    here = environment()
+    size, here = max(1, len(used) // 10), environment()
+    tenths = [used[start : start + size] for start in range(0, len(used), size)][:10]
     return {
         "budget": budget_name,
         "variant": name,
         "seed": seed,
         "seconds": round(time.perf_counter() - begin, 1),
         "last_losses": {key: round(v, 4) for key, v in result.history[-1]["terms"].items()},
-        "heads_over_training": _tenths(used),
+        "heads_over_training": [round(statistics.fmean(tenth), 3) for tenth in tenths],
         **measure(model, data),
         "commit": here.commit,
         "changed": here.changed,
@@ -259,57 +235,39 @@ def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, 
 def watch_router(model: Model, batch_size: int) -> Iterator[list[float]]:
     """Effective number of heads in each training step, from the router's own output."""
     used: list[float] = []
-    router = getattr(model.head, "router", None)
-    if router is None:
-        yield used
-        return
 
     def look(module: torch.nn.Module, _inputs: object, output: Tensor) -> None:
         if module.training:
             log_weight = torch.log_softmax(output.detach()[:batch_size], dim=-1)
             used.append(float(losses.usage(log_weight).exp()))
 
-    handle = router.register_forward_hook(look)
-    yield used
-    handle.remove()
-
-
-def _tenths(values: list[float]) -> list[float]:
-    """The mean of each tenth of a run."""
-    size = max(1, len(values) // 10)
-    return [
-        round(statistics.fmean(values[start : start + size]), 3)
-        for start in range(0, size * min(10, len(values)), size)
-    ]
+    router = getattr(model.head, "router", None)
+    with contextlib.nullcontext() if router is None else router.register_forward_hook(look):
+        yield used
 
 
 def measure(model: Model, data: Data) -> dict[str, Any]:
     """Classification, detection by every score, and the diagnostics of the parts."""
-    train, inside = data.train, data.validation
-    belief = model.predict(inside)
-    reference = model.embed(train.x[:20_000])
-    z = model.embed(inside)
-    distance = knn_distance(z, reference).to(torch.float64)
-    gaussians = _gaussians(model, train)
-    base = _scores(belief, z, distance, gaussians)
-    found: dict[str, Any] = {
+    inside, gaussians = data.validation, _gaussians(model, data.train)
+    belief, bank = model.predict(inside), model.embed(data.train.x[:20_000])
+    near, known = _scores(model, belief, inside, bank, gaussians)
+    record: dict[str, Any] = {
         "id": metrics.classification_metrics(belief.log_probs(), inside.labels),
-        "id_support": asdict(diagnosis.support(belief, distance)),
+        "id_support": asdict(diagnosis.support(belief, near)),
         "id_heads": asdict(diagnosis.heads(belief)),
         "evidence_by_class": _by_class(belief, inside),
         "ood": {},
     }
     for key, split in data.outside.items():
-        outside, other = model.predict(split), model.embed(split)
-        far = knn_distance(other, reference).to(torch.float64)
-        values = _scores(outside, other, far, gaussians)
-        everything = Belief.cat([belief, outside])
-        found["ood"][key] = {
-            "auroc": {n: metrics.ood_metrics(base[n], values[n])["auroc"] for n in base},
-            "support": asdict(diagnosis.support(everything, torch.cat([distance, far]))),
+        outside = model.predict(split)
+        far, values = _scores(model, outside, split, bank, gaussians)
+        both = Belief.cat([belief, outside])
+        record["ood"][key] = {
+            "auroc": {name: metrics.auroc(known[name], values[name]) for name in known},
+            "support": asdict(diagnosis.support(both, torch.cat([near, far]))),
             "heads": asdict(diagnosis.heads(outside)),
         }
-    return found
+    return record
 
 
 def _by_class(belief: Belief, inside: Split) -> dict[str, float] | None:
@@ -317,42 +275,43 @@ def _by_class(belief: Belief, inside: Split) -> dict[str, float] | None:
     if belief.log_evidence is None:
         return None
     value = -scores.bare_evidence(belief)
-    each = [value[inside.labels == label] for label in range(belief.log_p.shape[-1])]
+    parts = [value[inside.labels == label] for label in range(belief.log_p.shape[-1])]
     return {
-        "between": float(torch.stack([part.mean() for part in each]).std()),
-        "within": float(torch.stack([part.std() for part in each]).mean()),
+        "between": float(torch.stack([part.mean() for part in parts]).std()),
+        "within": float(torch.stack([part.std() for part in parts]).mean()),
     }
 
 
-def _gaussians(model: Model, train: Split) -> dict[str, ClassGaussians]:
-    """Densities fitted after training on the features of any method."""
-    z = model.embed(train)
-    found = {}
+def _gaussians(model: Model, train: Split) -> dict[tuple[str, str], ClassGaussians]:
+    """Densities by space and covariance, fitted after training on the features of any method."""
+    z, densities = model.embed(train), {}
     for space in ("unit", "raw"):
         for covariance in ("tied", "class"):
             density = ClassGaussians(model.head.num_classes, z.shape[1], covariance=covariance)
-            statistics_ = density.statistics()
-            statistics_.update(in_space(z, "unit") if space == "unit" else z, train.labels)
-            density.fit(statistics_)
-            found[f"{space}-{covariance}"] = density
-    return found
+            moments = density.statistics()
+            moments.update(in_space(z, space), train.labels)
+            density.fit(moments)
+            densities[space, covariance] = density
+    return densities
 
 
 def _scores(
+    model: Model,
     belief: Belief,
-    z: Tensor,
-    distance: Tensor,
-    gaussians: Mapping[str, ClassGaussians],
-) -> dict[str, Tensor]:
-    found = {name: scores.SCORES[name](belief) for name in scores.available(belief)}
+    split: Split,
+    bank: Tensor,
+    gaussians: Mapping[tuple[str, str], ClassGaussians],
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The distances of a split to training features, and all its scores."""
+    z = model.embed(split)
+    distance = knn_distance(z, bank).to(torch.float64)
+    values = {name: scores.SCORES[name](belief) for name in scores.available(belief)}
     if belief.log_evidence is not None and belief.log_rho is not None:
-        ungated = scores.logit_energy(belief)
-        found["rho_alone"] = ungated - belief.log_rho
-    found["knn"] = distance
-    for name, density in gaussians.items():
-        space = "unit" if name.startswith("unit") else "raw"
-        found[name] = -density(in_space(z, space)).to(torch.float64)
-    return {name: value.to(torch.float64) for name, value in found.items()}
+        values["rho_alone"] = scores.logit_energy(belief) - belief.log_rho
+    values["knn"] = distance
+    for (space, covariance), density in gaussians.items():
+        values[f"{space}-{covariance}"] = -density(in_space(z, space))
+    return distance, {name: value.to(torch.float64) for name, value in values.items()}
 
 
 # -- records ------------------------------------------------------------------------------------
@@ -365,39 +324,36 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def show(records: list[dict[str, Any]]) -> str:
-    """A line a variant: means over seeds."""
-    columns = (
-        "max_prob", "logit_energy", "bare_evidence", "evidence", "energy", "unit-tied",
-        "unit-class", "knn", "disagreement", "unfamiliarity",
-    )  # fmt: skip
-    lines = []
+_SCORES = (
+    "max_prob", "logit_energy", "bare_evidence", "evidence", "energy", "unit-tied", "unit-class",
+    "knn", "disagreement", "unfamiliarity",
+)  # fmt: skip
+
+
+def show(records: Sequence[dict[str, Any]]) -> str:
+    """A line a variant: means over seeds; AUROC by each score of the first OOD set."""
+    id_names = ("accuracy", "nll", "ece", "brier")
+    rows: list[tuple[str, ...]] = [
+        ("variant", "n", *id_names, *_SCORES, "E~kNN", "heads", "differ", "JSD", "JSD ood")
+    ]
     groups: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         groups.setdefault(record["variant"], []).append(record)
-    head = f"{'':18s} n   acc    nll    ece  brier | " + " ".join(f"{c[:9]:>9s}" for c in columns)
-    lines.append(head + " |  E~kNN heads differ   JSD/ood")
-    for name, each in groups.items():
-        ood = [next(iter(r["ood"].values())) for r in each]
+    for name, members in groups.items():
+        heads = [record["id_heads"] for record in members]
+        outside = [next(iter(record["ood"].values())) for record in members]
+        columns = [[record["id"][key] for record in members] for key in id_names]
+        columns += [[ood["auroc"].get(score) for ood in outside] for score in _SCORES]
+        columns.append([ood["support"]["energy"] for ood in outside])
+        columns += [[head[key] for head in heads] for key in ("used", "differ", "disagreement")]
+        columns.append([ood["heads"]["disagreement"] for ood in outside])
+        rows.append((name, str(len(members)), *(number(_mean(column), 3) for column in columns)))
+    return "\n".join(aligned(rows))
 
-        def mean(values: list[float | None]) -> float:
-            kept = [v for v in values if v is not None]
-            return statistics.fmean(kept) if kept else float("nan")
 
-        ident = [mean([r["id"][k] for r in each]) for k in ("accuracy", "nll", "ece", "brier")]
-        aurocs = [mean([o["auroc"].get(c) for o in ood]) for c in columns]
-        used = mean([r["id_heads"]["used"] for r in each])
-        differ = mean([r["id_heads"]["differ"] for r in each])
-        jsd = mean([r["id_heads"]["disagreement"] for r in each])
-        jsd_out = mean([o["heads"]["disagreement"] for o in ood])
-        rank = mean([o["support"]["energy"] for o in ood])
-        lines.append(
-            f"{name:18s} {len(each)} "
-            + "{:6.2f} {:6.3f} {:6.2f} {:6.2f} | ".format(*ident)
-            + " ".join(f"{a:9.2f}" for a in aurocs)
-            + f" | {rank:6.2f} {used:5.2f} {differ:6.3f} {jsd:.3f}/{jsd_out:.3f}"
-        )
-    return "\n".join(lines)
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 def main() -> int:

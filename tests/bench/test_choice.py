@@ -12,9 +12,9 @@ import pytest
 
 from gemfi._files import to_json
 from gemfi_bench.choice import chosen
-from gemfi_bench.claims import Claim
-from gemfi_bench.claims.ledger import judge
-from gemfi_bench.claims.tests_of import better_chosen, better_ood, sets_of
+from gemfi_bench.claims import Claim, Finding
+from gemfi_bench.claims.claim_tests import GridRow, better_chosen, better_ood, sets_of
+from gemfi_bench.claims.ledger import Tests, judge
 from gemfi_bench.grid import MAIN
 from gemfi_bench.record_file import Sets
 from gemfi_bench.results import Results
@@ -47,8 +47,10 @@ def _metrics(by: By) -> dict[str, Any]:
     return {name: {"auroc": value, "aupr_id": value} for name, value in by.items()}
 
 
-def claimed(results: Results, first: str, second: str, *, detector: bool = False) -> Any:
-    tests = better_chosen(first, second, detector=detector)
+GEM, EDL, SOFTMAX = GridRow("gem-fi"), GridRow("edl"), GridRow("softmax")
+
+
+def judged(results: Results, tests: Tests) -> Finding:
     return judge(results, Claim("name", "text", "where", "statistic", tests))
 
 
@@ -125,7 +127,8 @@ def test_each_row_is_judged_by_its_own_score(tmp_path: Path) -> None:
             for at in range(3)
         ],
     }
-    found = claimed(made_results(tmp_path, rows), "gem-fi", "edl")
+    results = made_results(tmp_path, rows)
+    found = judged(results, lambda results: better_chosen(results, GEM, EDL))
     (test,) = found.tests
     assert test.difference.estimate == pytest.approx(-4.9)
     assert found.outcome == "refuted"
@@ -149,7 +152,8 @@ def test_one_seed_is_bootstrapped_with_a_detectors_own_array(tmp_path: Path) -> 
         (MAIN, "gem-fi"): [arrays("score/entropy", 3.0)],
         (MAIN, "softmax"): [arrays("detector/knn", 0.3)],
     }
-    found = claimed(made_results(tmp_path, rows, kept), "gem-fi", "softmax", detector=True)
+    results = made_results(tmp_path, rows, kept)
+    found = judged(results, lambda results: better_chosen(results, GEM, SOFTMAX, detector=True))
     (test,) = found.tests
     assert test.difference.interval is not None
     assert (found.outcome, found.few_seeds) == ("undecided", True)
@@ -205,8 +209,7 @@ def seen(tmp_path: Path) -> Results:
 
 
 def test_no_claim_is_judged_by_what_was_seen(seen: Results) -> None:
-    tests = better_ood("gem-fi", "softmax", metric="auroc")
-    found = judge(seen, Claim("name", "text", "where", "statistic", tests))
+    found = judged(seen, lambda results: better_ood(results, GEM, SOFTMAX, "auroc"))
     assert found.outcome == "supported"
     assert [test.what.split()[2] for test in found.tests] == ["noise"]
     with pytest.raises(Unavailable, match="no near OOD set that the network has not seen"):
@@ -219,11 +222,15 @@ def test_a_set_that_not_all_runs_have_is_named(tmp_path: Path) -> None:
         (MAIN, "softmax"): [detected(noise=80.0)] * 3,
     }
     results = made_results(tmp_path, rows)
-    (test,) = better_ood("gem-fi", "softmax", metric="auroc")(results)
+    (test,) = better_ood(results, GEM, SOFTMAX, "auroc")
     assert test.what.startswith("AUROC on noise")
     assert test.what.endswith("; not on digits-8-9, which not all runs have")
+    alone = {
+        (MAIN, "gem-fi"): [detected(digits_8_9=50.0)] * 3,
+        (MAIN, "softmax"): [detected()] * 3,
+    }
     with pytest.raises(Unavailable, match="no seed has both numbers"):
-        better_ood("gem-fi", "softmax", sets="near", metric="auroc")(results)
+        better_ood(made_results(tmp_path / "alone", alone), GEM, SOFTMAX, "auroc")
 
 
 def test_tables_and_summary_mark_it(seen: Results) -> None:

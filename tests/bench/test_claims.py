@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,21 @@ import pytest
 from scipy import stats
 
 from gemfi import metrics
-from gemfi_bench.claims import CLAIMS, Claim, ledger, measures
+from gemfi_bench.claims import CLAIMS, Claim, ledger
 from gemfi_bench.claims import Test as OneTest
-from gemfi_bench.claims.ledger import judge
-from gemfi_bench.claims.numbers import Number, on_sets, on_test, under_shift
-from gemfi_bench.claims.tests_of import better_by, better_ood, rising, sign_of, together, within
+from gemfi_bench.claims.claim_tests import GridRow, better_by, better_ood, rising, sign_of, within
+from gemfi_bench.claims.ledger import Tests, judge
+from gemfi_bench.claims.numbers import (
+    Number,
+    correlation,
+    gain_of_temperature,
+    mean_among,
+    mean_over,
+    on_sets,
+    on_test,
+    under_shift,
+    used_heads,
+)
 from gemfi_bench.grid import ABLATION, ABLATION_OURS, FISHER, KL, MAIN, OUTLIERS
 from gemfi_bench.protocol import Shift
 from gemfi_bench.record_file import Sets
@@ -25,12 +36,15 @@ from gemfi_bench.tables.diagnostics import conditions
 from gemfi_bench.unavailable import Unavailable
 from support.benches import classified, detected, made_results
 
-
-def claim(tests: object) -> Claim:
-    return Claim("name", "text", "where", "statistic", tests)  # type: ignore[arg-type]
+A, B, GEM = GridRow("a"), GridRow("b"), GridRow("gem-fi")
 
 
-ACCURACY = better_by("a", "b", on_test("accuracy"), "accuracy")
+def claim(tests: Tests) -> Claim:
+    return Claim("name", "text", "where", "statistic", tests)
+
+
+def accuracy(results: Results) -> list[OneTest]:
+    return [better_by(results, A, B, on_test("accuracy"), "accuracy")]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +59,7 @@ def test_a_difference_is_called_one_only_beyond_its_interval(
         (MAIN, "a"): [classified(accuracy=each) for each in first],
         (MAIN, "b"): [classified(accuracy=each) for each in (95.0, 95.1, 95.2)],
     }
-    found = judge(made_results(tmp_path, rows), claim(ACCURACY))
+    found = judge(made_results(tmp_path, rows), claim(accuracy))
     assert (found.outcome, found.few_seeds) == (outcome, False)
 
 
@@ -55,7 +69,7 @@ def test_the_interval_is_students_of_the_paired_differences(tmp_path: Path) -> N
         (MAIN, "a"): [classified(accuracy=each) for each in a],
         (MAIN, "b"): [classified(accuracy=each) for each in b],
     }
-    (test,) = judge(made_results(tmp_path, rows), claim(ACCURACY)).tests
+    (test,) = judge(made_results(tmp_path, rows), claim(accuracy)).tests
     gaps = np.subtract(a, b)
     low, high = stats.t.interval(0.95, 2, gaps.mean(), stats.sem(gaps))
     assert test.difference.interval is not None
@@ -69,7 +83,7 @@ def test_a_seed_without_a_number_is_told(tmp_path: Path) -> None:
         (MAIN, "a"): [classified(accuracy=each) for each in (97.0, None, 97.2)],
         (MAIN, "b"): [classified(accuracy=each) for each in (95.0, 95.1, 95.2)],
     }
-    (test,) = judge(made_results(tmp_path, rows), claim(ACCURACY)).tests
+    (test,) = judge(made_results(tmp_path, rows), claim(accuracy)).tests
     assert test.what.endswith("(in 2 of 3 seeds)")
     assert len(test.keys) == 4
     assert test.difference.estimate == pytest.approx(2.0)
@@ -80,25 +94,31 @@ def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
         (MAIN, "a"): [classified(accuracy=97.0), classified(accuracy=97.2)],
         (MAIN, "b"): [classified(accuracy=90.0), classified(accuracy=90.1)],
     }
-    found = judge(made_results(tmp_path, rows), claim(ACCURACY))
+    found = judge(made_results(tmp_path, rows), claim(accuracy))
     assert (found.outcome, found.few_seeds) == ("undecided", True)
 
 
 def test_one_refuted_test_refutes_and_all_must_support(tmp_path: Path) -> None:
-    rows = {
-        (MAIN, "a"): [detected(digits_8_9=v, noise=v - 10) for v in (95.0, 95.1, 95.2)],
+    values = (95.0, 95.1, 95.2)
+    near = {
+        (MAIN, "a"): [detected(digits_8_9=value) for value in values],
+        (MAIN, "b"): [detected(digits_8_9=90.0)] * 3,
+    }
+    results = made_results(tmp_path / "near", near)
+    better = claim(lambda results: better_ood(results, A, B))
+    assert judge(results, better).outcome == "supported"
+    both = {
+        (MAIN, "a"): [detected(digits_8_9=value, noise=value - 10) for value in values],
         (MAIN, "b"): [detected(digits_8_9=90.0, noise=90.0)] * 3,
     }
-    results = made_results(tmp_path, rows)
-    assert judge(results, claim(better_ood("a", "b", sets="near"))).outcome == "supported"
-    found = judge(results, claim(better_ood("a", "b")))
-    assert [each.verdict for each in found.tests] == ["supported", "refuted"]
+    found = judge(made_results(tmp_path / "both", both), better)
+    assert [test.verdict for test in found.tests] == ["supported", "refuted"]
     assert found.outcome == "refuted"
 
 
 def test_missing_runs_say_which(tmp_path: Path) -> None:
     results = made_results(tmp_path, {(MAIN, "a"): [classified(accuracy=97.0)]})
-    found = judge(results, claim(ACCURACY))
+    found = judge(results, claim(accuracy))
     assert (found.outcome, found.reason) == ("not tested", "no runs of b")
 
 
@@ -121,7 +141,7 @@ def test_with_one_seed_the_interval_is_the_paired_bootstrap(tmp_path: Path) -> N
         for key, (sets,) in kept.items()
     }
     results = made_results(tmp_path, rows, kept)
-    found = judge(results, claim(better_ood("a", "b", sets="far", metric="auroc")))
+    found = judge(results, claim(lambda results: better_ood(results, A, B, "auroc")))
     (test,) = found.tests
     assert test.difference.interval is not None
     assert test.difference.interval.low < test.difference.estimate < test.difference.interval.high
@@ -149,14 +169,14 @@ def test_a_difference_that_seeds_do_not_vary_has_an_interval_over_samples(
         for key, (sets, *_) in kept.items()
     }
     rows = {key: [classified(accuracy=each)] * seeds for key, each in accuracies.items()}
-    (test,) = judge(made_results(tmp_path / "with", rows, kept), claim(ACCURACY)).tests
+    (test,) = judge(made_results(tmp_path / "with", rows, kept), claim(accuracy)).tests
     interval = test.difference.interval
     assert interval is not None
     assert 10 < interval.low < test.difference.estimate < interval.high < 40
     assert interval.estimate == pytest.approx(test.difference.estimate)
     assert test.verdict == ("supported" if seeds == 3 else "undecided")
 
-    (test,) = judge(made_results(tmp_path / "without", rows), claim(ACCURACY)).tests
+    (test,) = judge(made_results(tmp_path / "without", rows), claim(accuracy)).tests
     assert (test.difference.interval, test.verdict) == (None, "undecided")
 
 
@@ -181,6 +201,7 @@ def test_arrays_give_the_number_of_the_record(small_results: Results, name: str)
         return seen[-1]
 
     found = over_samples(statistic, 20)
+    assert number.pick is not None
     assert seen[0] == pytest.approx(number.pick(run), abs=2e-5)  # the arrays are float32
     assert len(set(seen)) > 10
     assert found is not None
@@ -194,9 +215,9 @@ def test_within_a_margin_needs_the_whole_interval_inside(tmp_path: Path) -> None
         (FISHER, "other"): [classified(accuracy=v) for v in (90.1, 90.0, 89.9)],
         (FISHER, "noisy"): [classified(accuracy=v) for v in (99.0, 95.0, 91.0)],
     }
-    pick = on_test("accuracy")
-    found = judge(made_results(tmp_path, rows), claim(within(FISHER, "0.1", pick, "accuracy", 1.0)))
-    assert [each.verdict for each in found.tests] == ["supported", "refuted", "undecided"]
+    default, number = GridRow("0.1", FISHER), on_test("accuracy")
+    found = within(made_results(tmp_path, rows), default, number, "accuracy", 1.0)
+    assert [test.verdict for test in found] == ["supported", "refuted", "undecided"]
 
 
 def test_sweeps_are_judged_by_accuracy_too(tmp_path: Path) -> None:
@@ -252,9 +273,11 @@ def test_rows_are_called_as_people_call_them(tmp_path: Path) -> None:
         for name, value in (("ablation-sn", 80.0), ("ablation-none", 70.0))
     }
     results = made_results(tmp_path, rows)
-    (test,) = better_ood("gem-fi+none", "daedl+vos", sets="far", group=OUTLIERS)(results)
+    first, second = GridRow("gem-fi+none", OUTLIERS), GridRow("daedl+vos", OUTLIERS)
+    (test,) = better_ood(results, first, second)
     assert test.what.endswith("GEM-FI without outliers against DAEDL + VOS")
-    (test,) = better_ood("ablation-sn", "ablation-none", sets="far", group=ABLATION)(results)
+    first, second = GridRow("ablation-sn", ABLATION), GridRow("ablation-none", ABLATION)
+    (test,) = better_ood(results, first, second)
     assert test.what.endswith("row SN against row none")
 
 
@@ -307,14 +330,19 @@ def test_a_router_must_tell_inputs_apart_by_more_than_the_last_digits(
     assert judge(results, found).outcome == outcome
 
 
+def of_arrays(number: Number, sets: Sets) -> float | None:
+    """A number that asks nothing of the run."""
+    return number.measure(None, sets)  # type: ignore[arg-type]
+
+
 def test_correlation_is_scipys() -> None:
     sets = sets_of()
     tested = sets["test"]
     oracle = stats.spearmanr(tested["router"][:, 0], tested["part/distance"]).statistic
     tested["first"] = tested["router"][:, 0]
-    assert measures.correlation("first", "part/distance")(sets) == pytest.approx(oracle)
-    assert measures.correlation("score/energy", "part/distance")(sets) == pytest.approx(1.0)
-    assert measures.correlation("no", "part/distance")(sets) is None
+    assert of_arrays(correlation("first", "part/distance"), sets) == pytest.approx(oracle)
+    assert of_arrays(correlation("score/energy", "part/distance"), sets) == pytest.approx(1.0)
+    assert of_arrays(correlation("no", "part/distance"), sets) is None
 
 
 def test_easy_and_boundary_are_right_predictions_by_confidence() -> None:
@@ -327,7 +355,7 @@ def test_easy_and_boundary_are_right_predictions_by_confidence() -> None:
             right = tested["log_probs"][row].argmax() == tested["label"][row]
             wanted = confidence >= 0.9 if group == "easy" else confidence < 0.6
             chosen += [tested["part/router_entropy"][row]] if right and wanted else []
-        found = measures.mean_among("part/router_entropy", group)(sets)
+        found = of_arrays(mean_among("part/router_entropy", group), sets)
         assert found == pytest.approx(np.mean(chosen))
 
 
@@ -340,36 +368,31 @@ def test_temperature_takes_away_what_overconfidence_put_there() -> None:
         logs = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
         nlls.append(-logs[np.arange(len(logs)), tested["label"]].mean())
     before = -tested["log_probs"][np.arange(300), tested["label"]].mean()
-    gain = measures.gain_of_temperature("nll")(sets)
+    gain = of_arrays(gain_of_temperature("nll"), sets)
     assert gain == pytest.approx(before - min(nlls), abs=1e-4)
 
 
 def test_used_heads_is_the_perplexity_of_the_mean_weights() -> None:
     weights = np.array([[1.0, 0.0], [0.0, 1.0]])
-    assert measures.used_heads({"test": {"router": weights}}) == pytest.approx(2.0)
-    assert measures.used_heads({"test": {"router": weights[:1]}}) == pytest.approx(1.0)
-    assert measures.used_heads({"test": {}}) is None
+    assert of_arrays(used_heads(), {"test": {"router": weights}}) == pytest.approx(2.0)
+    assert of_arrays(used_heads(), {"test": {"router": weights[:1]}}) == pytest.approx(1.0)
+    assert of_arrays(used_heads(), {"test": {}}) is None
 
 
 def test_rising_and_sign_read_the_arrays(tmp_path: Path) -> None:
     kept = {(MAIN, "gem-fi"): [sets_of(seed) for seed in range(3)]}
     results = made_results(tmp_path, {(MAIN, "gem-fi"): [classified()] * 3}, kept)
     steps = [
-        ("ID", measures.mean_over("part/router_entropy")),
-        ("far", measures.mean_over("part/router_entropy", ("noise",))),
+        ("ID", mean_over("part/router_entropy")),
+        ("far", mean_over("part/router_entropy", ("noise",))),
     ]
-    assert judge(results, claim(rising("gem-fi", steps, "entropy"))).outcome == "supported"
-    down = list(reversed(steps))
-    assert judge(results, claim(rising("gem-fi", down, "entropy"))).outcome == "refuted"
-    far = rising("gem-fi", steps, "entropy", margin=100.0)  # they rise, and by less than that
-    assert judge(results, claim(far)).outcome == "refuted"
-    falls = sign_of(
-        "gem-fi",
-        measures.correlation("score/energy", "part/distance"),
-        "correlation",
-        positive=False,
-    )
-    assert judge(results, claim(falls)).outcome == "refuted"
+    (up,) = rising(results, GEM, steps, "entropy")
+    (down,) = rising(results, GEM, steps[::-1], "entropy")
+    (far,) = rising(results, GEM, steps, "entropy", margin=100.0)  # they rise by less than that
+    follows = correlation("score/energy", "part/distance")
+    falls = sign_of(results, GEM, follows, "correlation", better="low")
+    verdicts = [test.verdict for test in (up, down, far, falls)]
+    assert verdicts == ["supported", "refuted", "refuted", "refuted"]
 
 
 # -- the whole ledger -----------------------------------------------------------------------------
@@ -400,12 +423,6 @@ def test_severity_needs_corruptions_of_several(tmp_path: Path, shift: Shift, sai
     (severity,) = (each for each in CLAIMS if each.name == "shift-severity")
     found = judge(results, severity)
     assert (found.outcome, found.reason) == ("not tested", said)
-
-
-def test_together_passes_on_what_is_unavailable(tmp_path: Path) -> None:
-    results = made_results(tmp_path, {(MAIN, "a"): [classified(accuracy=97.0)]})
-    with pytest.raises(Unavailable, match="no runs of b"):
-        together(ACCURACY)(results)
 
 
 def test_the_ablation_is_judged_under_both_settings(tmp_path: Path) -> None:
@@ -453,18 +470,18 @@ def test_seeds_without_arrays_are_left_out_and_counted(tmp_path: Path) -> None:
     x = rng.normal(size=200)
     sets: Sets = {"test": {"a": x, "b": x + rng.normal(size=200)}}
     results = made_results(tmp_path, {key: [classified(accuracy=90.0)] * 3}, {key: [sets] * 3})
-    follows = sign_of("gem-fi", measures.correlation("a", "b"), "correlation")
-    (whole,) = follows(results)
+    follows = partial(sign_of, results, GEM, correlation("a", "b"), "correlation")
+    whole = follows()
     assert (whole.what, whole.difference.n) == ("correlation", 3)
     for run in results.runs("gem-fi")[1:]:
         results.file.arrays(run.key).unlink()
-    (test,) = follows(results)
+    test = follows()
     assert (test.what, test.difference.n) == ("correlation (in 1 of 3 seeds)", 1)
     assert test.difference.interval is not None  # over samples
     assert (whole.verdict, test.verdict) == ("supported", "undecided")
     results.file.arrays(results.runs("gem-fi")[0].key).unlink()
     with pytest.raises(Unavailable, match="the arrays of the runs are not here"):
-        follows(results)
+        follows()
 
 
 def test_a_step_counts_the_seeds_that_both_have(tmp_path: Path) -> None:

@@ -221,11 +221,13 @@ def test_what_is_left_is_estimated_from_the_records(copy: Path, capsys: Capture)
         without(copy, f"methods/gem-fi seed {seed}")
     text = printed(["bench", "tiny.toml", "--out", "bench", "--no-render"], capsys)
     records = Bench(find_protocol("tiny.toml"), copy).file.read().values()
-    runs = {run.title: run for run in records}
-    alike = [f"rates/gem-fi at {rate} seed 0" for rate in (0.01, 0.02)]  # of K = 3, as it is
-    seconds = [runs[title].seconds["train"] for title in [*alike, "methods/gem-fi seed 0"]]
-    evaluated = runs["methods/gem-fi seed 0"].seconds["evaluate"]
-    expected = statistics.median(seconds) + evaluated
+    runs = {run.title: run for run in records if run.spec["method"] == "gem-fi"}
+    last = runs.pop("methods/gem-fi seed 1")  # it was not done yet
+    inputs = {title: sum(part["n"] for part in run.data.values()) for title, run in runs.items()}
+    steps = [run.seconds["train"] / run.training["steps"] for run in runs.values()]
+    paces = [run.seconds["evaluate"] / inputs[title] for title, run in runs.items()]
+    expected = statistics.median(steps) * last.training["steps"]
+    expected += statistics.median(paces) * inputs["methods/gem-fi seed 0"]
     assert cells(text, "methods/gem-fi seed 0")[3] == duration(expected)
     assert cells(text, "methods/gem-fi seed 1")[3] == duration(0)
     assert "All is done, in" in text

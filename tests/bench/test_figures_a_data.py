@@ -397,6 +397,6 @@ class TestConflict:
     def test_one_head_has_no_conflict_between_heads(
         self, small_results: Results, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(conflict, "shown_row", lambda results: shown_row(results, "gem-core"))
+        monkeypatch.setattr(common, "shown_row", lambda results: shown_row(results, "gem-core"))
         with pytest.raises(Unavailable, match=r"^GEM-CORE has one head here"):
             conflict.conflict(small_results)

@@ -215,12 +215,12 @@ class TestDrawing:
         height = shown.height
         places = shown.frames(height)
         for first, second in combinations(places.values(), 2):
-            beside = first.right <= second.left or second.right <= first.left
-            above = first.bottom >= second.top or second.bottom >= first.top
+            beside = first.x1 <= second.x0 or second.x1 <= first.x0
+            above = first.y0 >= second.y1 or second.y0 >= first.y1
             assert beside or above
         for place in places.values():
-            assert place.left < place.right <= PAGE_WIDTH
-            assert -1e-9 <= place.bottom < place.top <= height + 1e-9
+            assert place.x0 < place.x1 <= PAGE_WIDTH
+            assert -1e-9 <= place.y0 < place.y1 <= height + 1e-9
 
     @pytest.mark.parametrize("name", CONFIGS)
     def test_arrows_end_at_their_boxes_and_cross_none(self, name: str) -> None:

@@ -16,8 +16,15 @@ from gemfi.errors import InputError
 from gemfi.methods import METHODS
 from gemfi.methods.gem_paper import SWITCHES, ablation, presets, switches
 from gemfi_bench import published as package
-from gemfi_bench.published import LABELS, PAIRS, PUBLISHED, Published, find, published
-from gemfi_bench.published.record import table
+from gemfi_bench.published import (
+    LABELS,
+    PAIRS,
+    PUBLISHED,
+    Published,
+    find,
+    published,
+    read_table,
+)
 
 PAPER = Path(__file__).parents[2].parent / "shared" / "paper"
 
@@ -142,28 +149,34 @@ def test_differences_in_the_abstract_are_right() -> None:
 
 
 class TestTable:
-    COLUMNS = {"a": "accuracy", "b": "nll"}  # noqa: RUF012 - never changed
-
     def test_reads_cells(self) -> None:
-        found = table("t", self.COLUMNS, "\n x 1.50±0.2 1e-3 \n y -- -2\n", lambda row, _: row)
-        assert found == (
-            Published("t", "x", "a", "accuracy", 1.5, 0.2, "x"),
-            Published("t", "x", "b", "nll", 0.001, None, "x"),
-            Published("t", "y", "b", "nll", -2.0, None, "y"),
-        )
+        found = read_table("t", "accuracy a=nll", "\n x 1.50±0.2 1e-3 \n y -- -2\n")
+        right = "share of right predictions"
+        assert found == [
+            Published("t", "x", "accuracy", "accuracy", 1.5, 0.2, right),
+            Published("t", "x", "a", "nll", 0.001, None, ""),
+            Published("t", "y", "a", "nll", -2.0, None, ""),
+        ]
+
+    def test_all_columns_may_have_one_metric(self) -> None:
+        found = read_table("t", "a b=nll", "x 1 2", "auroc")
+        assert [(number.column, number.metric) for number in found] == [
+            ("a", "auroc"),
+            ("b", "nll"),
+        ]
 
     def test_refuses_a_row_of_the_wrong_length(self) -> None:
         with pytest.raises(InputError, match="t: row 'x' has 1 cells, expected 2"):
-            table("t", self.COLUMNS, "x 1", "")
+            read_table("t", "a b", "x 1")
 
     @pytest.mark.parametrize("cell", ["1,5", "1±", "±1", "-", "1.", "nan", "1±-2"])
     def test_refuses_what_is_no_number(self, cell: str) -> None:
         with pytest.raises(InputError, match="a cell must be a mean, mean±std or --, got"):
-            table("t", self.COLUMNS, f"x 1 {cell}", "")
+            read_table("t", "a b", f"x 1 {cell}")
 
     def test_refuses_a_row_twice(self) -> None:
         with pytest.raises(InputError, match="t: row 'x' is there twice"):
-            table("t", self.COLUMNS, "x 1 2\nx 1 2", "")
+            read_table("t", "a b", "x 1 2\nx 1 2")
 
 
 def test_the_example_in_the_docstring_is_true() -> None:

@@ -240,7 +240,9 @@ def test_tensors_that_cannot_be(name: str, value: torch.Tensor | None, message: 
 
 def test_a_schema_of_the_future_is_told_from_damage(tmp_path: Path) -> None:
     path = forge(tmp_path / "m.safetensors", golden_header(), schema=99)
-    with pytest.raises(CheckpointError, match=r"later version of gemfi: schema 99.*upgrade gemfi"):
+    with pytest.raises(
+        CheckpointError, match=r"schema 99, which is of a later version of gemfi: upgrade gemfi"
+    ):
         gemfi.load(path)
 
 
@@ -248,7 +250,7 @@ def test_a_schema_of_the_future_is_told_from_damage(tmp_path: Path) -> None:
 def test_schema_1_is_no_longer_read(key: str, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     save_file(load_tensors(GOOD), path, metadata={"gemfi": json.dumps({key: 1, "spec": {}})})
-    with pytest.raises(CheckpointError, match=r"schema 1 .* no longer read: write it anew"):
+    with pytest.raises(CheckpointError, match=r"schema 1, which is no longer read: write it anew"):
         gemfi.load(path)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gemfi
-from gemfi.bundle.file import MODEL
+from gemfi.bundle.bundle import MODEL
 from gemfi.cli import main
 from gemfi.errors import GemfiError
 from support.commands import Capture

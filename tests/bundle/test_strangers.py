@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import gemfi
 from gemfi import METHODS, Model, build_model
 from gemfi.bundle import make_bundle
-from gemfi.bundle.file import MODEL
+from gemfi.bundle.bundle import MODEL
 from gemfi.cli import main
 from gemfi.data.inputs import InputSpec
 from gemfi.errors import CheckpointError, GemfiError

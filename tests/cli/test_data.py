@@ -176,7 +176,7 @@ class TestCorrupt:
         text = refused(capsys, "corrupt", "mnist", "--out", str(root / "mnist_c"))
         assert "is the place of the published files; choose another" in text
         text = refused(capsys, "corrupt", "mnist", "--types", "rust")
-        assert "unknown corruption 'rust' of mnist; expected one of shot_noise" in text
+        assert "corruption of mnist must be one of shot_noise, " in text
         assert [file for file in left(root) if not file.startswith(".gemfi/")] == before
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gemfi import __version__
 from gemfi.cli import COMMANDS, main
-from gemfi.cli.parsing import one_line
+from gemfi.cli.options import one_line
 from gemfi_bench.toys import run_demo
 from support.commands import refused
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gemfi.cli import main
-from gemfi.cli.methods import detector_table, method_table, preset_table
 from gemfi.detectors import DETECTORS
 from gemfi.methods import METHODS
 from gemfi.methods.gem_paper import meaning, presets
+from support.method_tables import detector_table, method_table, preset_table
 
 
 def test_the_terminal_list_fits_and_names_everything(capsys: pytest.CaptureFixture[str]) -> None:

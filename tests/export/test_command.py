@@ -90,7 +90,7 @@ class TestRefused:
             (["--program", "a.onnx"], "it must end in .pt2"),
             (["--int8", "none/a.onnx"], "its folder does not exist"),
             (["--onnx", "a.onnx", "--int8", "a.onnx"], "a file of its own"),
-            (["--onnx", "a.onnx", "--inputs", "0"], "--inputs must be at least 1"),
+            (["--onnx", "a.onnx", "--inputs", "0"], "--inputs must be an integer of at least 1"),
             (["--onnx", "a.onnx", "--data", "nowhere.npy"], "nowhere.npy does not exist"),
             (["--onnx", "a.onnx", "--data", "digits"], "--data digits: its inputs (1, 8, 8)"),
         ],
@@ -123,7 +123,7 @@ class TestRefused:
     def test_a_folder_that_cannot_be_written_to(
         self, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
     ) -> None:
-        module = importlib.import_module("gemfi.cli.export")
+        module = importlib.import_module("gemfi.cli.options")
         monkeypatch.setattr(module.os, "access", lambda *_: False)
         assert main(["export", str(model), "--onnx", str(tmp_path / "a.onnx")]) == 2
         assert "its folder cannot be written to" in capsys.readouterr().err

@@ -450,7 +450,7 @@ class TestErrors:
                 "peaks must be a float64 array of length 1024, got float64 of",
             ),
             ({"ranks": np.zeros(BINS)}, "ranks must be a int64 array of length 1024, got float64"),
-            ({"seed": 1.5}, "seed must be int, got 1.5"),
+            ({"seed": 1.5}, "seed: expected an integer, got 1.5"),
             ({"seed": -1}, "seed must be an integer of at least 0"),
             ({"fired_at": 9}, "parts contradict each other"),
             ({"direction": 1}, "parts contradict each other"),

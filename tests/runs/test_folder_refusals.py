@@ -171,16 +171,17 @@ def test_a_record_that_is_not_the_runs_is_refused(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda n: n.update(validation={}), r"validation\.id: expected a mapping"),
-        (lambda n: n.update(test={}), r"test\.id: expected a mapping"),
+        (lambda n: n.update(validation={}), "validation: field id is missing"),
+        (lambda n: n.update(test={}), "test: field id is missing"),
         (lambda n: n.update(test=3), r"test: expected a mapping"),
-        (lambda n: n["test"]["id"].pop("checksum"), r"test\.id\.checksum: expected a text"),
-        (lambda n: n["test"]["id"].update(n="5"), r"test\.id\.n: expected an integer"),
-        (lambda n: n["test"]["id"].pop("nll"), r"test\.id\.nll: expected a number or null"),
-        (lambda n: n["test"].pop("absent"), r"test\.absent: expected a list of names"),
+        (lambda n: n["test"]["id"].pop("checksum"), r"test\.id: field checksum is missing"),
+        (lambda n: n["test"]["id"].update(n="5"), r"test\.id\.n: expected an integer, got '5'"),
+        (lambda n: n["test"]["id"].update(nll="1"), r"test\.id\.nll: expected a number, got '1'"),
+        (lambda n: n["test"].pop("absent"), "test: field absent is missing"),
+        (lambda n: n["test"].update(absent=[3]), r"test\.absent\[0\]: expected a text, got 3"),
         (
             lambda n: n["test"]["ood"]["ring"]["by_score"].update(entropy={}),
-            r"test\.ood\.ring\.by_score\.entropy\.auroc: expected a number or null",
+            r"test\.ood\.ring\.by_score\.entropy: field auroc is missing",
         ),
     ],
 )

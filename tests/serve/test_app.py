@@ -18,7 +18,7 @@ from gemfi.errors import InputError
 from gemfi.serve import app as app_module
 from gemfi.serve import schemas
 from gemfi.serve.app import KINDS, create_app
-from gemfi.serve.predictor import Predictor
+from gemfi.serve.service import Predictor
 from gemfi.serve.settings import Settings
 from support.served import CLASSES, Open, png
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from gemfi.backbones import Tokens
 from gemfi.serve.bodies import inputs_of_json, to_inputs
 from gemfi.serve.formats import InputFormat
-from gemfi.serve.problems import ProblemError
+from gemfi.serve.schemas import ProblemError
 from gemfi.serve.settings import Settings
 
 ROW = InputFormat("row", (2,), "float32")
@@ -94,7 +94,7 @@ def test_strings_cannot_take_much_memory() -> None:
     """NumPy would make room for the longest text in every place: 40 GB here."""
     value = [["x" * 100_000, "y"]] + [["", ""]] * 50_000
     with pytest.raises(ProblemError) as caught:
-        to_inputs(value, "inputs", ROW, 10**6)
+        to_inputs(value, "inputs", ROW)
     assert (caught.value.code, caught.value.where) == ("not_a_number", "inputs[0][0]")
     assert len(caught.value.message) < 200
 

@@ -20,7 +20,7 @@ from gemfi.serve.bodies import check_size
 from gemfi.serve.connections import ConnectionLimit
 from gemfi.serve.formats import InputFormat
 from gemfi.serve.metrics import Metrics
-from gemfi.serve.problems import ProblemError
+from gemfi.serve.schemas import ProblemError
 from gemfi.serve.settings import Settings
 from support.served import Open, error, make_rows, post
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from gemfi.bundle import Bundle
 from gemfi.monitor import Monitor
 from gemfi.scores import score_of
-from gemfi.serve.predictor import Watch
+from gemfi.serve.metrics import Watch
 from gemfi.serve.settings import Settings
 from support.served import Open, blobs
 
@@ -109,25 +109,25 @@ def test_the_monitor_begins_anew(rows: Bundle) -> None:
     belief = rows.model.predict(x)
     for start in range(0, 70, 10):
         watch.update(belief[start : start + 10])
-    state = watch.state()
-    assert (state.inputs, state.streams, state.now.count) == (70, 3, 20)
+    assert (watch.inputs, watch.streams, watch.monitor.state.count) == (70, 3, 20)
     assert rows.calibration is not None
     truth = Monitor(rows.calibration.score, 0.01, score=rows.score)
     truth.reset()
     truth.reset()
-    assert truth.update(belief[50:]) == state.now
+    assert truth.update(belief[50:]) == watch.monitor.state
 
 
 def test_alarms_outlive_their_stream(rows: Bundle) -> None:
     watch = Watch.of(rows, rows.policy, Settings(monitor_length=100))
     assert watch is not None
     far = rows.model.predict(strangest(rows).repeat(150, 1))
-    assert watch.update(far).alarms >= 1
+    watch.update(far)
+    assert watch.alarms >= 1
     near = rows.model.predict(blobs(60, "test", 9).x)
-    state = watch.update(near)
-    assert state.streams == 3
-    assert state.alarms >= 1
-    assert not state.now.fired
+    watch.update(near)
+    assert watch.streams == 3
+    assert watch.alarms >= 1
+    assert not watch.monitor.state.fired
 
 
 def test_the_monitor_of_a_policy_alone(rows: Bundle) -> None:

@@ -217,7 +217,7 @@ def test_kinds_of_body_that_are_not_read(row_client: TestClient, headers: dict[s
 @pytest.mark.parametrize(
     ("kind", "body", "words"),
     [
-        ("multipart/form-data", b"--b\r\n", "no boundary"),
+        ("multipart/form-data", b"--b\r\n", "with a boundary"),
         ("multipart/form-data; boundary=" + "b" * 300, b"--b\r\n", "cannot be read"),
         ("multipart/form-data; boundary=b", b"", "ends before"),
         ("multipart/form-data; boundary=b", b"garbage", "cannot be read"),

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from gemfi.bundle import Bundle
 from gemfi.serve.app import create_app
-from gemfi.serve.service import Asked, Reply, Service, run_together
+from gemfi.serve.service import Question, Reply, Service, run_together
 from gemfi.serve.settings import Settings
 from support.served import JSON, Open, error, post
 
@@ -47,9 +47,9 @@ class Held:
         self.open = threading.Event()
         service.batcher._run = self
 
-    def __call__(self, asked: Sequence[Asked]) -> list[Reply]:
+    def __call__(self, questions: Sequence[Question]) -> list[Reply]:
         assert self.open.wait(10)
-        return run_together(asked)
+        return run_together(questions)
 
 
 def test_slow_answers(rows: Bundle) -> None:

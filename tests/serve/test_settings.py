@@ -20,6 +20,8 @@ from gemfi.serve.settings import Settings
         ({"monitor_false_alarm": 1}, "monitor_false_alarm must be"),
         ({"token": b""}, "8 or more"),
         ({"token": b"short"}, "8 or more"),
+        ({"tls_cert": "x"}, "TLS needs both"),
+        ({"port": -1}, "port must be"),
         ({"token": b"has a space in it"}, "no spaces"),
         ({"token": "straße-straße".encode()}, "ASCII"),
     ],

@@ -224,7 +224,7 @@ def test_a_long_normalisation_does_not_fill_the_screen(tmp_path: Path) -> None:
 
     run(Normalisation.of(split))
     with pytest.raises(
-        CheckpointError, match=r"normalisation.mean: \[.*… there, null here"
+        CheckpointError, match=r"normalisation.mean: \[.*\.\.\. there, null here"
     ) as info:
         run(None)
     assert len(str(info.value)) < 500 + len(str(tmp_path))

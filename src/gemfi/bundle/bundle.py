@@ -9,39 +9,52 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import safetensors.torch
 import torch
 
-from gemfi._config import to_plain
+from gemfi._config import from_plain, to_plain
 from gemfi._environment import environment
+from gemfi._files import (
+    CHECKSUM,
+    UNSEALED,
+    Seal,
+    header_end,
+    strict_json,
+    to_json,
+    write_atomically,
+)
+from gemfi.backbones import Blueprint
 from gemfi.belief import Belief
 from gemfi.bundle.describe import describe
-from gemfi.bundle.file import (
-    CALIBRATION,
-    ENDING,
-    MODEL,
-    POLICY,
-    REFERENCE,
-    Description,
-    check_ending,
-    write_container,
-)
 from gemfi.data import Split, require_use
 from gemfi.data.columns import Columns, frame_cells, warn_of_missing
 from gemfi.data.inputs import InputSpec
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
 from gemfi.errors import InputError
+from gemfi.methods import method
+from gemfi.methods.upgrade import upgraded
 from gemfi.model import Inputs, Model
 from gemfi.modes import evaluating
 from gemfi.scores import MAIN, SCORES, available
 
+ENDING: Final = ".safetensors"
+SCHEMA: Final = 2
+"""Of the header; it is the only one that is read."""
+
+MODEL: Final = "model."
+CALIBRATION: Final = "calibration."
+REFERENCE: Final = "reference."
+POLICY: Final = "policy.reference."
+"""Prefixes of the tensors' names."""
+
+KEY: Final = "gemfi"
+SEAL: Final = Seal(KEY, "get it again from where it was made", 1 << 24)
+"""Bytes of a header are limited: what may be large, such as calibration data, is a tensor."""
+
 Kind = Literal["image", "row", "text", "array"]
 
-DOUBT: Final = "max_prob"
-"""The score of doubt of a policy that is fitted here."""
-
-QUANTILES: Final = 201
-REFERENCES: Final = (*MAIN, "density")
-"""Scores whose quantiles on calibration data are kept, where the method has them."""
+_DOUBT: Final = "max_prob"  # of a policy that is fitted here
+QUANTILES: Final = 201  # of a score on calibration data
 
 READINGS: Final = {
     "score": torch.float64,
@@ -53,6 +66,44 @@ READINGS: Final = {
 """What is kept of the calibration data: a column each, and its type."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Description(InputSpec):
+    """A model in words and small numbers, as the header has it; `InputSpec` says what it takes."""
+
+    class_names: tuple[str, ...] = field()
+    method: str
+    config: Any  # the method's; None for a method without choices
+    backbone: Blueprint | None  # by name and arguments; None for a module of somebody's own
+    network: str  # the class of the backbone, for people
+    num_features: int
+    dtype: Literal["float32", "float64"] = "float32"  # of the weights
+    channels: int | None = None  # means and spreads that normalise the inputs; None for none
+    temperature: bool = False  # whether beliefs have one
+    policy: Mapping[str, Any] | None = None  # in plain values, without its reference
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # environment; spec, facts of a run
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.class_names)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return dict(to_plain(self))
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], where: str) -> Description:
+        """The inverse; anything that is not known is refused by name."""
+        if not isinstance(plain.get("method"), str):
+            raise InputError(f"{where}: field method is missing")
+        name, config = upgraded(plain["method"], plain.get("config"))
+        plain = {**plain, "method": name, "config": config}
+        info = from_plain(cls, plain, where, config=type(method(name).default_config()))
+        info.check(where)
+        return info
+
+
 @dataclass(frozen=True, repr=False)
 class Bundle:
     """A trained model with all that it takes to use it elsewhere.
@@ -62,12 +113,10 @@ class Bundle:
         model: in evaluation mode.
         info: what it is.
         policy: that decides; None if it was saved without one.
-        calibration: what was observed of the calibration data; with it a policy for another goal
-            can be had without them.
-        references: score -> its quantiles (201,) on calibration data, from the least to the
-            greatest.
-        run: folder of the run that it was opened from; None for a file, which cannot make gemfi
-            read data at a path of its choice.
+        calibration: of the calibration data, all that a policy for another goal needs.
+        references: score -> its quantiles (201,) on calibration data, ascending.
+        run: folder that it was opened from; None for a file, which cannot make gemfi read data at a
+            path of its choice.
     """
 
     name: str
@@ -95,11 +144,9 @@ class Bundle:
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of an input, or an error that says that it has none."""
         if self.info.sample_shape is None:
-            reason = (
-                "takes texts as token ids, of any length"
-                if self.model.tokens is not None
-                else "was saved before it was trained, and does not say of which shape inputs are"
-            )
+            reason = "was saved before it was trained, and does not say of which shape inputs are"
+            if self.model.tokens is not None:
+                reason = "takes texts as token ids, of any length"
             raise InputError(f"{self.name} {reason}: ask it in Python, with predict")
         return self.info.sample_shape
 
@@ -111,12 +158,7 @@ class Bundle:
         return Columns.of_numbers(self.info.feature_names)
 
     def predict(self, x: Inputs | Any, batch_size: int = 512) -> Belief:
-        """The belief on inputs.
-
-        Args:
-            x: (N, ...) as `Model.predict` takes them; or a data frame, of a model of a table.
-            batch_size: how many at a time.
-        """
+        """The belief on inputs (N, ...), as `Model.predict` has it; or on a data frame."""
         if hasattr(x, "iloc"):
             if self.columns is None:
                 raise InputError(f"{self.name} knows no names of columns: give the numbers alone")
@@ -126,18 +168,11 @@ class Bundle:
         return self.model.predict(x, batch_size)
 
     def decide(self, x: Inputs | Any, goal: Goal | str | None = None) -> Decisions:
-        """Accept, abstain or unfamiliar for each input.
-
-        Args:
-            x: as for `predict`.
-            goal: in place of that of the bundle's policy, as for `policy_for`.
-        """
+        """Accept, abstain or unfamiliar for each input, by a goal or by the bundle's policy."""
         policy = self.policy if goal is None else self.policy_for(goal)
         if policy is None:
-            raise InputError(
-                f"{self.name} has no policy: give a goal, such as false_alarm=0.05, or save it "
-                "with one"
-            )
+            text = "give a goal, such as false_alarm=0.05, or save it with one"
+            raise InputError(f"{self.name} has no policy: {text}")
         return policy(self.predict(x))
 
     def policy_for(self, goal: Goal | str | None = None, **goals: Any) -> Policy:
@@ -148,10 +183,8 @@ class Bundle:
             goals: or its fields, such as `false_alarm=0.01`.
         """
         if self.calibration is None:
-            raise InputError(
-                f"{self.name} was saved without calibration data, and a policy needs them: save "
-                "it again with calibration="
-            )
+            text = "and a policy needs them: save it again with calibration="
+            raise InputError(f"{self.name} was saved without calibration data, {text}")
         names = self.info.class_names
         return _fitted_policy(self.calibration, Goal.of(goal, goals), self.score, names)
 
@@ -172,7 +205,7 @@ def _fitted_policy(
             "policy with Policy.fit, and save it with policy="
         )
     policy = Policy.from_readings(calibration, goal, names=class_names)
-    return replace(policy, score=score, doubt=DOUBT, class_names=class_names)
+    return replace(policy, score=score, doubt=_DOUBT, class_names=class_names)
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -245,12 +278,13 @@ def make_bundle(
     score = model.head.named_scores["epistemic"]
     if isinstance(policy, Policy):
         score = policy.score
-    readings, references = calibration, dict[str, npt.NDArray[np.float64]]()
+    references: dict[str, npt.NDArray[np.float64]] = {}
     if isinstance(calibration, Split):
         belief = model.predict(require_use(calibration, "policy"))
-        readings = read_belief(belief, score, DOUBT, calibration)
+        readings: Readings | None = read_belief(belief, score, _DOUBT, calibration)
         references = _quantiles(belief)
-    assert not isinstance(readings, Split)  # noqa: S101 - for the type checker
+    else:
+        readings = calibration
     if isinstance(policy, Goal | str):
         if readings is None:
             raise InputError("a goal needs calibration data: give calibration=, or a Policy")
@@ -262,28 +296,47 @@ def write_bundle(path: Path | str, bundle: Bundle) -> Path:
     """Write a bundle as one file, which ends in `.safetensors`."""
     path, info = Path(path), bundle.info
     tensors = {f"{MODEL}{name}": value for name, value in bundle.model.state_dict().items()}
-    for name, value in tensors.items():
+    for name, value in bundle.model.state_dict().items():
         if value.is_floating_point() and bool(torch.isnan(value).any()):
             raise InputError(
-                f"{name.removeprefix(MODEL)} holds NaN: did training fail? A bundle of it would "
-                "not be loadable"
+                f"{name} holds NaN: did training fail? A bundle of it would not be loadable"
             )
     if bundle.policy is not None:
-        plain = bundle.policy.to_plain()
-        groups = [torch.tensor(group, dtype=torch.float64) for group in plain.pop("reference")]
+        policy = bundle.policy.to_plain()
+        groups = [torch.tensor(group, dtype=torch.float64) for group in policy.pop("reference")]
         tensors |= {f"{POLICY}{index}": group for index, group in enumerate(groups)}
-        info = replace(info, policy=plain)
+        info = replace(info, policy=policy)
     if bundle.calibration is not None:
-        arrays = {name: getattr(bundle.calibration, name) for name in READINGS}
-        tensors |= {
-            f"{CALIBRATION}{name}": torch.from_numpy(array)
-            for name, array in arrays.items()
-            if array is not None
-        }
+        for name, array in vars(bundle.calibration).items():
+            if array is not None:
+                tensors[f"{CALIBRATION}{name}"] = torch.from_numpy(array)
     for name, quantiles in bundle.references.items():
         tensors[f"{REFERENCE}{name}"] = torch.from_numpy(quantiles)
-    write_container(path, info.to_plain(), tensors)
+    check_ending(path)
+    try:
+        plain = {CHECKSUM: UNSEALED, "schema": SCHEMA, **info.to_plain()}
+        text = to_json(plain, ensure_ascii=True)
+        strict_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"metrics= and provenance= must be values of JSON: {error}") from error
+    own = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    data = safetensors.torch.save(own, metadata={KEY: text})
+    end = header_end(data)
+    if end > SEAL.largest:
+        raise InputError(
+            f"the description of this model takes {end:,} bytes, and {SEAL.largest:,} is the "
+            "limit: leave some of metrics= and provenance= out"
+        )
+    write_atomically(path, SEAL.seal(data))
     return path
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a name that does not say what the file is."""
+    if path.suffix != ENDING:
+        raise InputError(f"a bundle is a file that ends in {ENDING}, got {path.name}")
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder")
 
 
 def _class_names(
@@ -330,9 +383,10 @@ def _description(
 
 
 def _quantiles(belief: Belief) -> dict[str, npt.NDArray[np.float64]]:
+    """Of the scores that are told apart by where an input stands among calibration data."""
     steps, known = np.linspace(0, 1, QUANTILES), available(belief)
     return {
         name: np.quantile(SCORES[name](belief).numpy(force=True).astype(np.float64), steps)
-        for name in REFERENCES
+        for name in (*MAIN, "density")
         if name in known
     }

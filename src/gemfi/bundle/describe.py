@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 _SHOWN: Final = ("accuracy", "nll", "ece", "brier", "auroc_error")
 _NAME: Final = 11  # characters of the column of names
 _ROOM: Final = WIDTH - _NAME - 1
-_NAMES: Final = 12  # of classes or columns that are listed
-_COLUMNS: Final = 6  # lines of columns of a table
-_METRICS: Final = 2  # sets of numbers that are shown
-_POLICY: Final = 7  # lines of a policy
 _LONGEST: Final = 500  # characters of a text that are looked at
 
 
@@ -27,19 +23,23 @@ def describe(bundle: Bundle) -> str:
     """What a bundle is, in at most twenty lines or so that fit the terminal."""
     info = bundle.info
     weights = sum(parameter.numel() for parameter in bundle.model.parameters())
-    scores = ", ".join(f"{k} {v}" for k, v in bundle.model.head.named_scores.items())
+    scores = ", ".join(f"{kind} {name}" for kind, name in bundle.model.head.named_scores.items())
+    columns = [_listed(info.feature_names or ())]
+    if info.columns is not None:
+        shown = islice(info.columns.columns, 7)  # one too many, so that an ellipsis ends them
+        columns = [f"{column.name}: {column.words()}"[:_ROOM] for column in shown]
     entries: list[tuple[str, int, Sequence[str]]] = [  # name, most lines, texts
         ("model", 1, [f"{bundle.name}, {weights:,} weights of {info.dtype}"]),
         ("method", 1, [f"{info.method}: {METHODS[info.method].info.summary}"]),
         ("backbone", 2, [f"{_backbone(bundle)}, {info.num_features} features"]),
         ("inputs", 1, [_inputs(bundle)]),
-        _columns(bundle),
+        ("columns", 6 if info.columns else 1, columns),
         ("classes", 2, [_listed(info.class_names)]),
         ("scores", 1, [scores]),
-        ("policy", _POLICY, _policy(bundle)),
+        ("policy", 7, _policy(bundle)),
         ("monitor", 1, [_monitor(bundle)]),
-        *islice(_metrics(info.metrics), _METRICS),
-        *_origin(info.provenance),
+        *((name, 1, [_numbers(values)]) for name, values in islice(info.metrics.items(), 2)),
+        *((name, 1, [text]) for name, text in _origin(info.provenance)),
     ]
     return "\n".join(line for entry in entries for line in _lines(*entry))
 
@@ -75,31 +75,18 @@ def _inputs(bundle: Bundle) -> str:
         return "unknown: it was saved before it was trained"
     sizes = " × ".join(map(str, info.sample_shape))
     kinds = {"image": f"images {sizes}", "row": f"rows of {sizes} numbers"}
-    source = "" if info.columns is None else f" from {len(info.columns.columns)} columns"
-    text = f"{kinds.get(bundle.kind, f'arrays {sizes}')}{source}, {info.sample_dtype or 'float32'}"
-    text += "" if info.channels is None else ", standardised inside"
-    return f"{text}, with a temperature" if info.temperature else text
-
-
-def _columns(bundle: Bundle) -> tuple[str, int, list[str]]:
-    """The columns of a table, and what their cells are; or the names of the numbers."""
-    info = bundle.info
-    if info.columns is None:
-        return "columns", 1, [_listed(info.feature_names or ())]
-    cells = [f"{column.name}: {column.words()}" for column in info.columns.columns]
-    shown = [_cut(cell)[:_ROOM] for cell in cells[:_COLUMNS]]
-    if len(cells) > _COLUMNS:
-        shown[-1] = f"... ({len(cells) - _COLUMNS + 1} more; --json lists all)"
-    return "columns", _COLUMNS, shown
+    text = kinds.get(bundle.kind, f"arrays {sizes}")
+    text += f" from {len(info.columns.columns)} columns" if info.columns else ""
+    text += f", {info.sample_dtype or 'float32'}"
+    text += ", standardised inside" if info.channels is not None else ""
+    return text + (", with a temperature" if info.temperature else "")
 
 
 def _listed(names: Sequence[str]) -> str:
     """The names; if these are too many, their count and the first of them."""
-    shown: list[str] = []
-    for name in names[:_NAMES]:
-        if sum(map(len, shown)) + len(name) > WIDTH and shown:
-            break
-        shown.append(name if len(name) <= WIDTH // 2 else f"{name[: WIDTH // 2]}...")
+    shown = [name if len(name) <= WIDTH // 2 else f"{name[: WIDTH // 2]}..." for name in names[:12]]
+    while len(shown) > 1 and sum(map(len, shown)) > WIDTH:
+        shown.pop()
     text = ", ".join(shown)
     return text if len(shown) == len(names) else f"{len(names):,}: {text}, ..."
 
@@ -118,21 +105,15 @@ def _monitor(bundle: Bundle) -> str:
     return f"{bundle.score} of {count}, also for any other policy"
 
 
-def _metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, int, list[str]]]:
-    for name, values in metrics.items():
-        if not isinstance(values, Mapping):
-            yield name, 1, [str(values)]
-            continue
-        shown = [
-            f"{key} {percent_or_nats(key, values[key])}"
-            for key in _SHOWN
-            if isinstance(values.get(key), int | float)
-        ]
-        count = f" of {values['n']:,} inputs" if isinstance(values.get("n"), int) else ""
-        yield name, 1, [", ".join(shown) + count]
+def _numbers(values: Any) -> str:
+    if not isinstance(values, Mapping):
+        return str(values)
+    numbers = {name: values[name] for name in _SHOWN if isinstance(values.get(name), int | float)}
+    count = f" of {values['n']:,} inputs" if isinstance(values.get("n"), int) else ""
+    return ", ".join(f"{k} {percent_or_nats(k, v)}" for k, v in numbers.items()) + count
 
 
-def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, int, list[str]]]:
+def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     def part(owner: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         value = owner.get(name)
         return value if isinstance(value, Mapping) else {}
@@ -140,10 +121,10 @@ def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, int, list[str]
     spec, made = part(provenance, "spec"), part(provenance, "environment")
     if spec:
         train, seconds = part(spec, "train"), part(provenance, "training").get("seconds")
-        text = f"{spec.get('task')}, {train.get('epochs')} epochs, seed {train.get('seed')}"
         took = f", took {duration(seconds)}" if isinstance(seconds, int | float) else ""
-        yield "trained on", 1, [text + took]
+        text = f"{spec.get('task')}, {train.get('epochs')} epochs, seed {train.get('seed')}"
+        yield "trained on", text + took
     if made:
         commit = f" ({str(made['commit'])[:7]})" if made.get("commit") else ""
         text = f"gemfi {made.get('gemfi')}{commit}, torch {made.get('torch')}"
-        yield "made with", 1, [f"{text}, {str(made.get('date', ''))[:10]}"]
+        yield "made with", f"{text}, {str(made.get('date', ''))[:10]}"

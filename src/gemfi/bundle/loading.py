@@ -7,27 +7,32 @@ import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from gemfi._files import CHECKSUM
 from gemfi.backbones import Stack
 from gemfi.backbones.attached import Attached
-from gemfi.bundle.bundle import QUANTILES, READINGS, Bundle
-from gemfi.bundle.file import (
+from gemfi.bundle.bundle import (
     CALIBRATION,
     ENDING,
+    KEY,
     MODEL,
     POLICY,
+    QUANTILES,
+    READINGS,
     REFERENCE,
-    Container,
+    SCHEMA,
+    SEAL,
+    Bundle,
     Description,
-    read_container,
 )
 from gemfi.decisions import Policy, Readings
 from gemfi.errors import CheckpointError, InputError
@@ -38,19 +43,14 @@ from gemfi.randomness import forked_generator
 
 T = TypeVar("T")
 
+_PACKAGED: Final = Path(__file__).parent / "models"
 _ATTACHED: Final = (
     "its backbone is a network that gemfi.attach was given, which is not in the file: give "
     "load(..., backbone=attach(<a network like it>, ...))"
 )
-
-DEFAULT: Final = "mnist-gem-fi"
 _MOST_TENSORS: Final = 20_000  # of a network that is built by its name
 _LONGEST: Final = 500  # characters of a reason, which may quote the file
-_FACTS: Final = ("calibration", "false_alarm_low", "false_alarm_high")
-"""Of a policy, whatever its goal."""
-_SEEN: Final = ("error", "judged")
-"""Of a policy that tells its coverage."""
-_LARGEST_FACT: Final = 1e15
+_LARGEST_FACT: Final = 1e15  # of a policy
 
 
 def load(
@@ -67,62 +67,82 @@ def load(
             `Model` with it. Its weights are those of the file; the module itself stays as it is.
         device: where the model shall be.
     """
-    where = _device(device)
-    if str(path) in bundle_names() and not Path(path).exists():
-        return bundled(str(path), backbone=backbone, device=where)
-    container = read_container(Path(path))
     try:
-        return _loaded(container, backbone, where)
+        where = torch.empty(0, device=device).device
+    except (RuntimeError, TypeError, AssertionError) as error:  # the last of a torch without CUDA
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"cannot load to the device {str(device)!r}: {reason}") from error
+    path = Path(path)
+    if str(path) in bundle_names() and not path.exists():
+        path = _PACKAGED / f"{path}{ENDING}"
+    header, shapes = _checked_header(path)
+    try:
+        return _bundle(path, header, shapes, backbone, where)
     except InputError as error:
         reason = str(error)
         reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
-        raise CheckpointError(f"{container.path} cannot be loaded: {reason}") from error
+        raise CheckpointError(f"{path} cannot be loaded: {reason}") from error
 
 
 def bundle_names() -> tuple[str, ...]:
     """The bundles that come with the package."""
-    names = [file.name for file in _folder().iterdir() if file.name.endswith(ENDING)]
-    return tuple(sorted(name.removesuffix(ENDING) for name in names))
+    return tuple(sorted(path.stem for path in _PACKAGED.glob(f"*{ENDING}")))
 
 
-def bundled(
-    name: str = DEFAULT,
-    *,
-    backbone: nn.Module | None = None,
-    device: torch.device | str = "cpu",
-) -> Bundle:
-    """A bundle that comes with the package, by its name; the rest as in `load`."""
+def bundled(name: str = "mnist-gem-fi") -> Bundle:
+    """A bundle that comes with the package, by its name."""
     if name not in bundle_names():
         raise InputError(f"unknown bundle {name!r}; known: {', '.join(bundle_names())}")
-    with resources.as_file(_folder() / f"{name}{ENDING}") as path:
-        return load(path, backbone=backbone, device=device)
+    return load(_PACKAGED / f"{name}{ENDING}")
 
 
-def _device(device: torch.device | str) -> torch.device:
+def _checked_header(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """Check every byte of a bundle, and read its header and the shapes of its tensors."""
+    if not path.is_file():
+        raise InputError(f"bundle {path} does not exist: no such file")
+    with path.open("rb") as file:
+        raw = SEAL.header(file, path)
+        text = SEAL.metadata(raw, path).get(KEY)
+        if not isinstance(text, str):
+            raise CheckpointError(
+                f"{path} holds tensors, but does not say of which model: it is no bundle of gemfi"
+            )
+        header = SEAL.parsed(text, path)
+        _check_schema(header, path)
+        SEAL.check(file, raw, path)
     try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, TypeError, AssertionError) as error:  # the last of a torch without CUDA
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"cannot load to the device {str(device)!r}: {reason}") from error
+        with safe_open(path, framework="pt") as tensors:
+            shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is damaged, or no safetensors file: {error}") from error
+    return {k: v for k, v in header.items() if k not in {CHECKSUM, "schema"}}, shapes
 
 
-def _today(tensors: Mapping[str, T]) -> dict[str, T]:
-    """Without the tensors that heads no longer have."""
-    gone = {f"head.{name}" for name in BUFFERS}
-    return {name: tensor for name, tensor in tensors.items() if name not in gone}
+def _check_schema(header: Mapping[str, Any], path: Path) -> None:
+    schema = header.get("schema", header.get("format"))  # the first schema had another name for it
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise CheckpointError(f"{path} is damaged: its schema is {schema!r}")
+    if schema != SCHEMA:
+        what = "is no longer read: write it anew from its run, with gemfi bundle RUN FILE"
+        if schema > SCHEMA:
+            what = "is of a later version of gemfi: upgrade gemfi"
+        raise CheckpointError(f"{path} has schema {schema}, which {what}")
 
 
-def _folder() -> Any:
-    return resources.files("gemfi") / "bundle" / "models"
-
-
-def _loaded(container: Container, backbone: nn.Module | None, device: torch.device) -> Bundle:
-    info = Description.from_plain(container.header, "header")
-    shapes = _today(_below(container.shapes, MODEL))
-    model = _without_numbers(info, backbone, shapes)
-    _check_fit(model, shapes)
-    tensors = container.tensors()
-    weights = _today(_below(tensors, MODEL))
+def _bundle(
+    path: Path,
+    header: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    backbone: nn.Module | None,
+    device: torch.device,
+) -> Bundle:
+    info = Description.from_plain(header, "header")
+    expected = _weights(shapes)
+    model = _without_numbers(info, backbone, expected)
+    _check_fit(model, expected)
+    # copies: what is mapped would change with the file
+    tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    weights = _weights(tensors)
     _check_values(model, weights)
     _allocate(model)
     model.load_state_dict(weights)
@@ -131,7 +151,7 @@ def _loaded(container: Container, backbone: nn.Module | None, device: torch.devi
         if not name.startswith((MODEL, POLICY, CALIBRATION, REFERENCE)):
             raise InputError(f"there is no use for the tensor {name}")
     return Bundle(
-        container.path.name.removesuffix(ENDING),
+        path.name.removesuffix(ENDING),
         model.to(device).eval(),
         info,
         _policy(info, _below(tensors, POLICY)),
@@ -141,9 +161,16 @@ def _loaded(container: Container, backbone: nn.Module | None, device: torch.devi
 
 
 def _below(named: Mapping[str, T], prefix: str) -> dict[str, T]:
-    return {
-        name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)
-    }
+    return {name[len(prefix) :]: value for name, value in named.items() if name.startswith(prefix)}
+
+
+def _weights(named: Mapping[str, T]) -> dict[str, T]:
+    """Of the model, without the tensors that heads no longer have."""
+    gone = {f"head.{name}" for name in BUFFERS}
+    return {name: value for name, value in _below(named, MODEL).items() if name not in gone}
+
+
+# -- the model -------------------------------------------------------------------------------------
 
 
 def _without_numbers(
@@ -153,12 +180,12 @@ def _without_numbers(
 
     It has memory only after the file has shown that it holds every tensor.
     """
-    most = min(2 * len(shapes) + 72, _MOST_TENSORS)  # some are made twice
     copies = method(info.method).copies(info.config)
     if copies > max(1, len(shapes)):
         raise InputError(f"{copies:,} networks cannot be in {len(shapes)} tensors")
+    most = min(2 * len(shapes) + 72, _MOST_TENSORS)  # some are made twice
     try:
-        with torch.device("meta"), _limited_tensors(most):
+        with torch.device("meta"), _limited_tensors(most), forked_generator():
             model = _build(info, backbone, copies)
     except InputError:
         raise
@@ -178,9 +205,6 @@ def _limited_tensors(most: int) -> Iterator[None]:
     """Refuse modules of this thread that have more parameters and buffers than a file can hold.
 
     So a description of a million layers ends after as many as the file may have.
-
-    Args:
-        most: tensors that may be made.
     """
     thread, made = threading.get_ident(), 0
 
@@ -192,8 +216,8 @@ def _limited_tensors(most: int) -> Iterator[None]:
             raise InputError("the model that is described has more tensors than the file")
 
     hooks = [
-        torch.nn.modules.module.register_module_parameter_registration_hook(count),
-        torch.nn.modules.module.register_module_buffer_registration_hook(count),
+        nn.modules.module.register_module_parameter_registration_hook(count),
+        nn.modules.module.register_module_buffer_registration_hook(count),
     ]
     try:
         yield
@@ -205,16 +229,15 @@ def _limited_tensors(most: int) -> Iterator[None]:
 def _build(info: Description, backbone: nn.Module | None, copies: int) -> Model:
     """The model before its weights."""
     module = _backbone(info, backbone)
-    alone = copies > 1 and isinstance(module, nn.Module) and not isinstance(module, Stack)
-    with forked_generator():
-        model = build_model(
-            info.method,
-            module,
-            info.num_classes,
-            config=info.config,
-            num_features=info.num_features // (copies if alone else 1),
-            **({} if info.backbone is None or backbone is not None else info.backbone.arguments()),
-        )
+    shared = copies > 1 and isinstance(module, nn.Module) and not isinstance(module, Stack)
+    model = build_model(
+        info.method,
+        module,
+        info.num_classes,
+        config=info.config,
+        num_features=info.num_features // (copies if shared else 1),
+        **(info.backbone.arguments() if info.backbone and backbone is None else {}),
+    )
     if info.channels is not None:
         model.input_mean = torch.zeros(info.channels)
         model.input_std = torch.ones(info.channels)
@@ -224,21 +247,22 @@ def _build(info: Description, backbone: nn.Module | None, copies: int) -> Model:
 
 
 def _backbone(info: Description, given: nn.Module | None) -> nn.Module | str:
+    attached = info.network == Attached.__name__
     if given is not None:
         module = given.backbone if isinstance(given, Model) else given
         if not isinstance(module, nn.Module):
             raise InputError(f"backbone= must be a module, got {type(module).__name__}")
-        if info.network == Attached.__name__ and not isinstance(module, Attached):
+        if attached and not isinstance(module, Attached):
             raise InputError(f"{_ATTACHED}, not the network alone")
         return copy.deepcopy(module)
-    if info.backbone is None and info.network == Attached.__name__:
+    if info.backbone is not None:
+        return info.backbone.name
+    if attached:
         raise InputError(_ATTACHED)
-    if info.backbone is None:
-        raise InputError(
-            f"its backbone is a {info.network} of somebody's own, which is not in the file: give "
-            "load(..., backbone=<a module like it>), or --backbone package.module:name"
-        )
-    return info.backbone.name
+    raise InputError(
+        f"its backbone is a {info.network} of somebody's own, which is not in the file: give "
+        "load(..., backbone=<a module like it>), or --backbone package.module:name"
+    )
 
 
 def _allocate(model: Model) -> None:
@@ -275,6 +299,9 @@ def _check_values(model: Model, weights: Mapping[str, Tensor]) -> None:
             raise InputError(f"the tensor {name} holds infinite numbers")
 
 
+# -- what comes with it ----------------------------------------------------------------------------
+
+
 def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
     if info.policy is None:
         return None
@@ -282,9 +309,8 @@ def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
         raise InputError("the reference of the policy is missing or incomplete")
     if len(groups) not in {1, info.num_classes}:
         raise InputError(f"the policy has {len(groups)} groups for {info.num_classes} classes")
-    reference = [_array(groups, str(index), torch.float64) for index in range(len(groups))]
-    plain = {**info.policy, "reference": [group.tolist() for group in reference]}
-    policy = Policy.from_plain(plain, "header.policy")
+    reference = [_array(groups, str(index), torch.float64).tolist() for index in range(len(groups))]
+    policy = Policy.from_plain({**info.policy, "reference": reference}, "header.policy")
     if policy.class_names is not None and len(policy.class_names) != info.num_classes:
         raise InputError(
             f"the policy has {len(policy.class_names)} class names for {info.num_classes} classes"
@@ -294,11 +320,12 @@ def _policy(info: Description, groups: Mapping[str, Tensor]) -> Policy | None:
 
 
 def _check_facts(facts: Mapping[str, float]) -> None:
-    """Refuse what the summary of a policy could not tell."""
-    needed = (*_FACTS, *(_SEEN if "coverage" in facts else ()))
-    lacking = [name for name in needed if name not in facts]
-    if lacking:
-        raise InputError(f"header.policy.facts: {lacking[0]} is missing")
+    """Refuse what the summary of a policy could not show."""
+    needed = ["calibration", "false_alarm_low", "false_alarm_high"]
+    needed += ["error", "judged"] if "coverage" in facts else []
+    for name in needed:
+        if name not in facts:
+            raise InputError(f"header.policy.facts: {name} is missing")
     for name, value in facts.items():
         undefined = name == "error" and math.isnan(value)  # of none that are accepted
         if not undefined and not 0 <= value <= _LARGEST_FACT:
@@ -332,7 +359,6 @@ def _array(tensors: Mapping[str, Tensor], name: str, kind: torch.dtype) -> Any:
     value = tensors.get(name)
     if value is None or value.ndim != 1 or value.dtype != kind:
         raise InputError(f"the tensor {name} is missing, or is not a column of {kind}")
-    array = value.numpy()
-    if kind == torch.float64 and bool(np.isnan(array).any()):
+    if kind == torch.float64 and bool(torch.isnan(value).any()):
         raise InputError(f"the tensor {name} holds NaN")
-    return array
+    return value.numpy()

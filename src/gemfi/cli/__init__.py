@@ -10,15 +10,14 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
-from gemfi._text import printable
+from gemfi._text import printable, printable_output
 from gemfi._version import __version__
-from gemfi.cli.output import printable_output
-from gemfi.cli.parsing import parse
+from gemfi.cli.options import parse
 from gemfi.errors import CheckFailedError, GemfiError, GemfiWarning, InputError
 from gemfi.interrupt import Terminated, terminable
 
@@ -27,8 +26,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "train": ("gemfi.cli.runs:train", "Train a model on a task or on your own data."),
     "evaluate": ("gemfi.cli.runs:evaluate", "Judge finished runs on test and OOD data."),
     "predict": ("gemfi.cli.predict:predict", "Label files, with uncertainties and verdicts."),
-    "bundle": ("gemfi.cli.bundles:bundle", "Write a run into one file, with its policy."),
-    "show": ("gemfi.cli.bundles:show", "Say what a run or a bundle is."),
+    "bundle": ("gemfi.cli.export:bundle", "Write a run into one file, with its policy."),
+    "show": ("gemfi.cli.export:show", "Say what a run or a bundle is."),
     "export": ("gemfi.cli.export:export", "Write a model as ONNX, and check it."),
     "serve": ("gemfi.cli.serve:serve", "Answer over HTTP, with a page to try it on."),
     "bench": ("gemfi_bench.cli:bench", "Do the runs of a protocol, and render them."),
@@ -89,15 +88,10 @@ def _run(arguments: list[str]) -> None:
     if name not in COMMANDS:
         _help(arguments)
         return
-    call = parse(_function(name), arguments[words:], f"gemfi {name}")
+    module, _, function = COMMANDS[name][0].partition(":")
+    call = parse(getattr(import_module(module), function), arguments[words:], f"gemfi {name}")
     with printable_output():
         call()
-
-
-def _function(name: str) -> Callable[..., None]:
-    module, _, function = COMMANDS[name][0].partition(":")
-    command: Callable[..., None] = getattr(import_module(module), function)
-    return command
 
 
 def _help(arguments: Sequence[str]) -> None:

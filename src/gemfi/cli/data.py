@@ -11,7 +11,8 @@ from typing import Annotated, Final
 import tyro
 
 from gemfi._files import DATA_VARIABLE, data_root
-from gemfi._text import file_size
+from gemfi._text import WIDTH, aligned, file_size
+from gemfi.cli import options
 from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, Form, data_set, load_split
 from gemfi.data.registry.fetch import fetch_file
 from gemfi.data.registry.load import find_form
@@ -19,38 +20,29 @@ from gemfi.data.registry.sets import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
 from gemfi.data.registry.verify import State, is_fetched, verify
 from gemfi.errors import CheckFailedError, InputError
 
-MIRROR_VARIABLE: Final = "GEMFI_MIRROR"
-_WIDTH: Final = 100
+_MIRROR: Final = "GEMFI_MIRROR"
 
-_QUIET = {"help_behavior_hint": ""}
-Names = Annotated[
-    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME ...", **_QUIET)
-]
-Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME", **_QUIET)]
-_Url = Annotated[str | None, tyro.conf.arg(metavar="URL", **_QUIET)]
-_Types = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TYPE ...", **_QUIET)]
-_Folder = Annotated[str | None, tyro.conf.arg(metavar="PATH", **_QUIET)]
+Names = Annotated[tuple[str, ...], tyro.conf.Positional, options.shown_as("NAME ...")]
+Name = Annotated[str, tyro.conf.Positional, options.shown_as("NAME")]
 
 
 def list_sets() -> None:
     """List every data set, and what of it is here."""
     root = data_root()
     rows = [
-        (entry.name, _shape(entry), str(entry.num_classes), _here(entry, root))
+        [entry.name, _shape(entry), str(entry.num_classes), _here(entry, root)]
         for entry in DATA_SETS.values()
     ]
-    rows.insert(0, ("name", "shape", "classes", "here"))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for number, row in enumerate(rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[3]]).rstrip())
-        if number == 0:
-            print("─" * _WIDTH)
-    print(f"\nData folder: {root} ({_why_there()}).")
+    head, *lines = aligned([["name", "shape", "classes", "here"], *rows], left=4)
+    print("\n".join([head, "─" * WIDTH, *lines]))
+    set_by = DATA_VARIABLE
+    if not os.environ.get(DATA_VARIABLE):
+        set_by = f"set {DATA_VARIABLE} to use another"
+    print(f"\nData folder: {root} ({set_by}).")
     print("gemfi data info NAME describes a set; gemfi data fetch NAME downloads it.")
 
 
-def fetch(names: Names, mirror: _Url = None) -> None:
+def fetch(names: Names, mirror: Annotated[str | None, options.shown_as("URL")] = None) -> None:
     """Download data sets: resumes, checks the published checksums, keeps what is here.
 
     Args:
@@ -61,13 +53,12 @@ def fetch(names: Names, mirror: _Url = None) -> None:
     if not names:
         raise InputError(f"which data set? known: {', '.join(DATA_SETS)}")
     root, entries = data_root(), [data_set(name) for name in names]
-    mirror = mirror or os.environ.get(MIRROR_VARIABLE) or None
     try:
         for entry in entries:
-            _fetch(entry, root, mirror)
+            _fetch(entry, root, mirror or os.environ.get(_MIRROR) or None)
     except KeyboardInterrupt:
-        text = f"what was downloaded is kept in {root}; the same command resumes"
-        print(f"gemfi: {text}", file=sys.stderr)
+        kept = f"what was downloaded is kept in {root}; the same command resumes"
+        print(f"gemfi: {kept}", file=sys.stderr)
         raise
 
 
@@ -108,31 +99,38 @@ def info(name: Name) -> None:
         name: of a data set; gemfi data list shows them.
     """
     entry, root = data_set(name), data_root()
-    lines = [
-        f"{entry.full_title}: {entry.summary}",
-        "",
-        *_field("shape", f"{_shape(entry)}, {entry.num_classes} classes, uint8"),
-        *_field("classes", ", ".join(entry.class_names) if entry.class_names else "see the files"),
-        *_field("mean, std", _constants(entry)),
-        *_field("licence", entry.licence),
-        *_field("cite", entry.citation),
-        *_field("page", entry.homepage),
-        *_field("note", entry.note),
-        *_field("here", _here(entry, root)),
-        *_field("folder", str(root)),
-        "",
-        "Splits and what each may be used for:",
-        *_splits(entry),
-        "",
-        "Files:",
-    ]
+    constants = "none"
+    if entry.mean is not None and entry.std is not None:
+        mean, std = (", ".join(map(str, numbers)) for numbers in (entry.mean, entry.std))
+        constants = f"{mean}; {std} (of [0, 1])"
+    facts = {
+        "shape": f"{_shape(entry)}, {entry.num_classes} classes, uint8",
+        "classes": ", ".join(entry.class_names or ["see the files"]),
+        "mean, std": constants,
+        "licence": entry.licence,
+        "cite": entry.citation,
+        "page": entry.homepage,
+        "note": entry.note,
+        "here": _here(entry, root),
+        "folder": str(root),
+    }
+    lines = [f"{entry.full_title}: {entry.summary}", ""]
+    for title, text in facts.items():
+        wrapped = textwrap.wrap(text, WIDTH - 11, break_on_hyphens=False)
+        lines += [f"{'' if at else title:<11}{line}" for at, line in enumerate(wrapped)]
+    lines += ["", "Splits and what each may be used for:", *_splits(entry), "", "Files:"]
     for remote in entry.files:
         lines.append(f"  {remote.path} ({file_size(remote.size)})")
         lines += [f"    {remote.url}", f"    {remote.checksum}"]
     print("\n".join(lines))
 
 
-def corrupt(name: Name, types: _Types = (), out: _Folder = None, seed: int = MADE_SEED) -> None:
+def corrupt(
+    name: Name,
+    types: Annotated[tuple[str, ...], options.shown_as("TYPE ...")] = (),
+    out: options.Folder = None,
+    seed: int = MADE_SEED,
+) -> None:
     """Corrupt the test images of mnist or cifar10, in the layout of MNIST-C or CIFAR-10-C.
 
     Args:
@@ -145,9 +143,8 @@ def corrupt(name: Name, types: _Types = (), out: _Folder = None, seed: int = MAD
     from gemfi.data.corruptions import FAMILIES, write_published_layout  # noqa: PLC0415 - slow
 
     if name not in PUBLISHED_FOLDERS:
-        raise InputError(
-            f"no corruptions of {name!r}; expected one of {', '.join(PUBLISHED_FOLDERS)}"
-        )
+        known = ", ".join(PUBLISHED_FOLDERS)
+        raise InputError(f"no corruptions of {name!r}; expected one of {known}")
     root, published = data_root(), PUBLISHED_FOLDERS[name]
     folder = Path(out) if out is not None else root / GENERATED / published
     if out is None and seed != MADE_SEED:
@@ -179,11 +176,6 @@ def _shape(entry: DataSet) -> str:
     return "×".join(map(str, entry.shape))
 
 
-def _why_there() -> str:
-    named = os.environ.get(DATA_VARIABLE)
-    return DATA_VARIABLE if named else f"set {DATA_VARIABLE} to use another"
-
-
 def _parts_here(entry: DataSet, root: Path) -> dict[str, Form]:
     """Part that is here -> the form in which it is."""
     forms = {name: find_form(entry, name, root) for name in entry.parts}
@@ -191,59 +183,37 @@ def _parts_here(entry: DataSet, root: Path) -> dict[str, Form]:
 
 
 def _here(entry: DataSet, root: Path) -> str:
-    found = _parts_here(entry, root)
-    if not found:
+    forms = _parts_here(entry, root)
+    if not forms:
         return "no"
     total = len(entry.parts)
     if total <= 2:
-        missing = [f"no {name}" for name in entry.parts if name not in found]
-        return "; ".join([*(form.label for form in found.values()), *missing])
-    made = [form for form in found.values() if form.made]
+        missing = [f"no {name}" for name in entry.parts if name not in forms]
+        return "; ".join([*(form.label for form in forms.values()), *missing])
+    made = [form for form in forms.values() if form.made]
     written = sum(form.files[0].startswith(f"{GENERATED}/") for form in made)
-    published = len(found) - len(made)
-    if not published and not written:
+    counts = {"published": len(forms) - len(made), "written here": written}
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
+    if not parts:
         return "no, but made from the test images when asked for"
-    counts = {"published": published, "written here": written}
-    said = [f"{count} {what}" for what, count in counts.items() if count]
-    said[0] = said[0].replace(" ", f" of {total} ", 1)
-    if len(made) > written:
-        said.append("the rest made when asked for")
-    return ", ".join(said)
-
-
-def _constants(entry: DataSet) -> str:
-    if entry.mean is None or entry.std is None:
-        return "none"
-    return f"{', '.join(map(str, entry.mean))}; {', '.join(map(str, entry.std))} (of [0, 1])"
-
-
-def _field(name: str, text: str) -> list[str]:
-    indent = " " * 11
-    lines = textwrap.wrap(text, _WIDTH - len(indent), break_on_hyphens=False)
-    return [f"{name if not number else '':<11}{line}" for number, line in enumerate(lines)]
+    parts[0] = parts[0].replace(" ", f" of {total} ", 1)
+    return ", ".join([*parts, *["the rest made when asked for"] * (len(made) > written)])
 
 
 def _splits(entry: DataSet) -> list[str]:
     if len(entry.parts) > 4:
         first = next(iter(entry.parts.values()))
         text = f"{len(entry.parts)} of {first.count:,}, each {', '.join(first.roles)}: "
-        return textwrap.wrap(
-            text + ", ".join(entry.parts), _WIDTH - 2, initial_indent="  ", subsequent_indent="  "
-        )
-    lines = []
+        text += ", ".join(entry.parts)
+        return textwrap.wrap(text, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
+    rows = []
     for name, part in entry.parts.items():
-        kept = part.count - 2 * entry.held_out if name == "train" else part.count
-        lines.append(f"  {name:<14}{kept:>7,}  {', '.join(part.roles)}")
-        if name == "train" and entry.held_out:
-            lines += [
-                f"  {carved:<14}{entry.held_out:>7,}  {carved} (carved out of train)"
-                for carved in ("validation", "calibration")
-            ]
-    against = OOD_SETS.get(entry.name)
-    if against is not None:
-        lines.append("")
-        lines.append(
-            f"As a task: tuned on {', '.join(against.validation)}; judged against "
-            f"{', '.join(against.test)}"
-        )
+        carved = entry.held_out if name == "train" else 0
+        rows.append((name, part.count - 2 * carved, ", ".join(part.roles)))
+        roles = ("validation", "calibration") if carved else ()
+        rows += [(role, carved, f"{role} (carved out of train)") for role in roles]
+    lines = [f"  {name:<14}{count:>7,}  {use}" for name, count, use in rows]
+    if (against := OOD_SETS.get(entry.name)) is not None:
+        tuning, judging = ", ".join(against.validation), ", ".join(against.test)
+        lines += ["", f"As a task: tuned on {tuning}; judged against {judging}"]
     return lines

@@ -80,22 +80,16 @@ def _shown(scored: Scored, out: str | None) -> str:
     total = f"{scored.count:,} input{'s' if scored.count != 1 else ''}: {common or 'none read'}"
     if out is not None:
         return f"{total}\nWrote {out}."
-    more = (
-        f"\nThe first {SHOWN} of {scored.count:,}; --out writes all."
-        if scored.count > SHOWN
-        else ""
-    )
-    return f"{_table(scored)}{more}\n\n{total}"
-
-
-def _table(scored: Scored) -> str:
+    hidden = ("prob_",) if scored.failed else ("prob_", "error")
     names = [name for name, _ in scored.columns]
-    kept = [place for place, name in enumerate(names) if not name.startswith("prob_")]
-    if not scored.failed:
-        kept.remove(names.index("error"))
-    lines = [[names[place].replace("_", " ") for place in kept]]
-    lines += [[_cell(row[place]) for place in kept] for row in scored.first]
-    return "\n".join(aligned(lines, left=len(kept)))
+    shown = [place for place, name in enumerate(names) if not name.startswith(hidden)]
+    rows = [[names[place].replace("_", " ") for place in shown]]
+    rows += [[_cell(row[place]) for place in shown] for row in scored.first]
+    if scored.count > SHOWN:
+        total = f"The first {SHOWN} of {scored.count:,}; --out writes all.\n\n{total}"
+    else:
+        total = f"\n{total}"
+    return "\n".join([*aligned(rows, left=len(shown)), total])
 
 
 def _cell(value: Any) -> str:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from gemfi._files import to_json, write_atomically
+from gemfi._files import write_json
 from gemfi._text import conventions
+from gemfi.cli.options import Folder, check_target, shown_as
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.detectors import detector_names
@@ -36,29 +37,16 @@ from gemfi.runs.summary import every_score, headline, table_notes, terminal
 from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"
-_Whole = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=_RECIPES)]
-_Steps = Annotated[
-    int | None,
-    tyro.conf.arg(metavar="N", help_behavior_hint="(default: at the end of each epoch)"),
-]
-_Real = Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint=_RECIPES)]
-_Fractions = Annotated[
-    tuple[float, ...] | None, tyro.conf.arg(metavar="X ...", help_behavior_hint=_RECIPES)
-]
+_Whole = Annotated[int | None, shown_as("N", _RECIPES)]
+_Real = Annotated[float | None, shown_as("X", _RECIPES)]
+_Name = Annotated[str | None, shown_as("NAME")]
+_Settings = shown_as("NAME=VALUE ...")
 _AugmentationName = Literal["none", "standard", "daedl", "strong"]
 
 
 def _one_of(choices: Any) -> Any:
     """How the help shows a choice that is the recipe's unless one is made."""
-    words = ",".join(get_args(choices))
-    return tyro.conf.arg(metavar=f"{{{words}}}", help_behavior_hint=_RECIPES)
-
-
-_Settings = tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")
-_Name = tyro.conf.arg(metavar="NAME", help_behavior_hint="")
-_Names = tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")
-_Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
-_Runs = tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")
+    return shown_as(f"{{{','.join(get_args(choices))}}}", _RECIPES)
 
 
 @dataclass(frozen=True)
@@ -97,25 +85,35 @@ class Choices:
 
     method: str = "gem-fi"
     recipe: Literal["matched", "paper"] = "matched"
-    backbone: Annotated[str | None, _Name] = None
+    backbone: _Name = None
     backbone_options: Annotated[tuple[str, ...], _Settings] = ()
     epochs: _Whole = None
     batch_size: _Whole = None
     learning_rate: _Real = None
     optimizer: Annotated[Optimizer | None, _one_of(Optimizer)] = None
     schedule: Annotated[Schedule | None, _one_of(Schedule)] = None
-    milestones: _Fractions = None
+    milestones: Annotated[tuple[float, ...] | None, shown_as("X ...", _RECIPES)] = None
     decay: _Real = None
     weight_decay: _Real = None
     seed: _Whole = None
     select: Annotated[Select | None, _one_of(Select)] = None
     patience: _Whole = None
-    checkpoint_steps: _Steps = None
+    checkpoint_steps: Annotated[
+        int | None, shown_as("N", "(default: at the end of each epoch)")
+    ] = None
     augmentation: Annotated[_AugmentationName | None, _one_of(_AugmentationName)] = None
-    preset: Annotated[str | None, _Name] = None
+    preset: _Name = None
     outliers: Annotated[Kind | None, _one_of(Kind)] = None
     settings: Annotated[tuple[str, ...], _Settings, tyro.conf.arg(name="set")] = ()
     normalise: bool = True
+
+    def paper_recipe(self, task: str) -> Recipe | None:
+        """The one of the method's own paper, if it was chosen."""
+        if self.recipe == "matched":
+            return None
+        recipes = import_module("gemfi_bench.recipes")  # the laboratory, loaded when asked for
+        recipe: Recipe = recipes.paper_recipe(self.method, task)
+        return recipe
 
     def spec(self, name: str, task: Task, own: OwnData) -> RunSpec:
         """The run that was chosen."""
@@ -127,7 +125,7 @@ class Choices:
             name,
             self.method,
             task,
-            recipe=self._paper_recipe(name),
+            recipe=self.paper_recipe(name),
             backbone=self.backbone,
             options=self.backbone_options,
             preset=self.preset,
@@ -138,24 +136,12 @@ class Choices:
             own=own,
         )
 
-    def notes(self, name: str) -> tuple[str, ...]:
-        """What the recipe does differently from the method's paper."""
-        recipe = self._paper_recipe(name)
-        return () if recipe is None else recipe.notes
-
-    def _paper_recipe(self, name: str) -> Recipe | None:
-        if self.recipe == "matched":
-            return None
-        recipes = import_module("gemfi_bench.recipes")  # the laboratory, loaded when asked for
-        recipe: Recipe = recipes.paper_recipe(self.method, name)
-        return recipe
-
 
 def train(
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")],
     choices: Annotated[Choices, tyro.conf.arg(name="")] = Choices(),  # noqa: B008 - frozen
     own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),  # noqa: B008 - frozen
-    out: Annotated[str | None, _Path] = None,
+    out: Folder = None,
     *,
     fresh: bool = False,
     quiet: bool = False,
@@ -187,11 +173,11 @@ def train(
 
     def started(record: Record) -> None:
         if not quiet:
-            notes = [
-                *table_notes(data, labelled=own.label is not None),
-                *(f"Recipe: {note}." for note in choices.notes(task)),
-            ]
-            print("\n".join([headline(record), f"Run: {folder}", *notes, ""]), flush=True)
+            recipe = choices.paper_recipe(task)
+            lines = [headline(record), f"Run: {folder}"]
+            lines += table_notes(data, labelled=own.label is not None)
+            lines += [f"Recipe: {note}." for note in (recipe.notes if recipe else ())]
+            print("\n".join([*lines, ""]), flush=True)
             if done:
                 print("This run had finished; --fresh would train it again.")
 
@@ -202,13 +188,17 @@ def train(
         again = "the same command without --fresh" if fresh else "the same command"
         print(f"gemfi: what was done is in {folder}; {again} resumes", file=sys.stderr)
         raise
-    print(folder if quiet else _ending(run))
+    if quiet:
+        print(folder)
+        return
+    print(f"{terminal(run, run.metrics())}\n\nFiles: {', '.join(FILES)}\nin {folder}")
+    print(f"Test data were not used; to do so: gemfi evaluate {shlex.quote(str(folder))}")
 
 
 def evaluate(
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, _Runs],
-    json: Annotated[str | None, _Path] = None,
-    detectors: Annotated[tuple[str, ...], _Names] = (),
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, shown_as("RUN ...")],
+    json: Folder = None,
+    detectors: Annotated[tuple[str, ...], shown_as("NAME ...")] = (),
 ) -> None:
     """Evaluate finished runs on test data and on every OOD set that is here.
 
@@ -225,7 +215,8 @@ def evaluate(
     """
     if not runs:
         raise InputError("give the folder of a run, or of several")
-    _check_json(json)
+    if json is not None:
+        check_target("--json", Path(json))
     detector_names(detectors)  # unknown ones are refused before a run is opened
     opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
     wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
@@ -243,30 +234,13 @@ def evaluate(
         for task in tasks.values()
         for ood, reason in task.absent.items()
     ]
-    blocks += ["\n".join(absent), conventions(sections)]
-    print("\n\n".join(filter(None, blocks)))
+    blocks += ["\n".join(absent)] if absent else []
+    print("\n\n".join([*filter(None, blocks), conventions(sections)]))
     if json is not None:
-        write_atomically(Path(json), to_json(all_numbers(evaluated), indent=1).encode() + b"\n")
+        write_json(Path(json), all_numbers(evaluated))
         print(f"Wrote {json}.")
 
 
 def _absolute(path: str) -> str:
     """So that a run finds its data again from another folder."""
     return str(Path(path).expanduser().resolve())
-
-
-def _ending(run: Run) -> str:
-    return (
-        f"{terminal(run, run.metrics())}\n\nFiles: {', '.join(FILES)}\nin {run.folder}\n"
-        f"Test data were not used; to do so: gemfi evaluate {shlex.quote(str(run.folder))}"
-    )
-
-
-def _check_json(json: str | None) -> None:
-    """Fail before the work and not after it."""
-    if json is None:
-        return
-    if Path(json).is_dir():
-        raise InputError(f"--json {json} is a folder; give a file")
-    if not Path(json).resolve().parent.is_dir():
-        raise InputError(f"--json {json}: its folder does not exist")

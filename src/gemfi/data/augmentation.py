@@ -1,8 +1,7 @@
 """Augmentation of a batch of images: crop, flip, rotation, colour jitter and erasing.
 
 Plain torch on uint8 or floating-point (B, C, H, W), on any device. Each image has draws of its
-own, all from one explicit generator, so that a run repeats bit for bit. The functions below take
-the draws as arguments; `Augmentation` makes them.
+own, all from one generator, so that a run repeats bit for bit. `Augmentation` makes the draws.
 
     x = AUGMENTATIONS["standard"](x, torch.Generator().manual_seed(0))
 """
@@ -66,24 +65,32 @@ class Augmentation:
             raise InputError(f"generator must be a torch.Generator, got {type(generator).__name__}")
         self.check_images(x)
         count, _, height, width = x.shape
-        draw = _Draw(count, generator, x.device)
+        source = generator.device  # draws are made there, and used where the images are
+
+        def uniform(low: float = 0.0, high: float = 1.0) -> Tensor:
+            draws = torch.rand(count, generator=generator, device=source).to(x.device)
+            return low + (high - low) * draws
+
         if self.crop or self.flip:
-            top, left = draw.integers(2 * self.crop + 1), draw.integers(2 * self.crop + 1)
-            x = crop_flip(x, top, left, draw.uniform() < self.flip, self.crop)
+            corners = [
+                torch.randint(2 * self.crop + 1, (count,), generator=generator, device=source)
+                for _ in range(2)
+            ]
+            top, left = (corner.to(x.device) for corner in corners)
+            x = crop_flip(x, top, left, uniform() < self.flip, self.crop)
         if self.rotation:
-            x = rotate(x, draw.between(-self.rotation, self.rotation))
+            x = rotate(x, uniform(-self.rotation, self.rotation))
         if self.jitter:
-            low, high = 1 - self.jitter, 1 + self.jitter
-            x = jitter(x, draw.between(low, high), draw.between(low, high), draw.between(low, high))
+            x = jitter(x, *(uniform(1 - self.jitter, 1 + self.jitter) for _ in range(3)))
         if self.erase:
-            chosen = draw.uniform() < self.erase
-            area = draw.between(*self.erase_area) * (height * width)
+            chosen = uniform() < self.erase
+            area = uniform(*self.erase_area) * (height * width)
             reach = math.log(self.erase_aspect)
-            aspect = draw.between(-reach, reach).exp()
+            aspect = uniform(-reach, reach).exp()
             tall = (area * aspect).sqrt().round().clamp(1, height).long()
             wide = (area / aspect).sqrt().round().clamp(1, width).long()
-            top = (draw.uniform() * (height - tall + 1)).long()
-            left = (draw.uniform() * (width - wide + 1)).long()
+            top = (uniform() * (height - tall + 1)).long()
+            left = (uniform() * (width - wide + 1)).long()
             x = erase(x, top, left, tall * chosen, wide * chosen)
         return x
 
@@ -112,51 +119,24 @@ AUGMENTATIONS: Final[Mapping[str, Augmentation]] = MappingProxyType(
 """Name -> augmentation. `standard` is the usual one for CIFAR; `strong` adds colour and holes."""
 
 
-@dataclass
-class _Draw:
-    """One draw for each image, made where the generator lives, used where the images live."""
-
-    count: int
-    generator: torch.Generator
-    device: torch.device
-
-    def uniform(self) -> Tensor:
-        draws = torch.rand(self.count, generator=self.generator, device=self.generator.device)
-        return draws.to(self.device)
-
-    def between(self, low: float, high: float) -> Tensor:
-        return low + (high - low) * self.uniform()
-
-    def integers(self, end: int) -> Tensor:
-        source = self.generator.device
-        draws = torch.randint(end, (self.count,), generator=self.generator, device=source)
-        return draws.to(self.device)
-
-
 def crop_flip(x: Tensor, top: Tensor, left: Tensor, flipped: Tensor, pad: int) -> Tensor:
     """Cut a window from the image with a reflected border, and mirror it: one gather for both.
 
-    Args:
-        x: (B, C, H, W).
-        top: (B,) first row of the window of H×W, in 0..2·pad.
-        left: (B,) first column, in 0..2·pad.
-        flipped: (B,) booleans, whether left and right are exchanged afterwards.
-        pad: pixels of border; the edge itself is not repeated.
+    The window begins at `top` and `left`, (B,) in 0..2·pad; the edge pixel is not repeated.
     """
     count, channels, height, width = x.shape
-    row = torch.arange(height, device=x.device)
+
+    def reflected(index: Tensor, size: int) -> Tensor:
+        index = (index - pad).abs()
+        return torch.minimum(index, 2 * (size - 1) - index)
+
     column = torch.arange(width, device=x.device)
     column = torch.where(flipped[:, None], width - 1 - column, column)  # (B, W)
-    rows = _reflected(row + top[:, None] - pad, height)  # (B, H)
-    columns = _reflected(column + left[:, None] - pad, width)
+    rows = reflected(torch.arange(height, device=x.device) + top[:, None], height)  # (B, H)
+    columns = reflected(column + left[:, None], width)
     source = (rows[:, :, None] * width + columns[:, None, :]).reshape(count, 1, height * width)
     flat = x.reshape(count, channels, height * width)
     return flat.gather(2, source.expand(-1, channels, -1)).reshape(x.shape)
-
-
-def _reflected(index: Tensor, size: int) -> Tensor:
-    index = index.abs()
-    return torch.minimum(index, 2 * (size - 1) - index)
 
 
 def rotate(x: Tensor, degrees: Tensor) -> Tensor:
@@ -177,11 +157,7 @@ def rotate(x: Tensor, degrees: Tensor) -> Tensor:
 def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
     """Scale brightness, then contrast about the mean grey, then saturation about each grey.
 
-    Args:
-        x: images; where they do not have three channels, saturation does nothing.
-        brightness: (B,) factors.
-        contrast: (B,) factors.
-        saturation: (B,) factors.
+    The factors are (B,); where images do not have three channels, saturation does nothing.
     """
     b, c, s = (
         f.to(_work_dtype(x))[:, None, None, None] for f in (brightness, contrast, saturation)

@@ -44,38 +44,33 @@ LONGEST: Final = 200
 
 @dataclass(frozen=True)
 class Column:
-    """One column, and the numbers that it becomes.
-
-    Attributes:
-        name: of the column.
-        kind: what its cells are.
-        missing: whether some cell was empty when the model was trained.
-        fill: of numbers, what stands for a missing one.
-        categories: of categories, the values that have a number of their own.
-    """
+    """One column, and the numbers that it becomes."""
 
     name: str
     kind: Literal["number", "category"] = "number"
-    missing: bool = False
-    fill: float = 0.0
-    categories: tuple[str, ...] = ()
+    missing: bool = False  # whether some cell was empty when the model was trained
+    fill: float = 0.0  # of numbers, what stands for a missing one
+    categories: tuple[str, ...] = ()  # the values that have a number of their own
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) <= LONGEST:
             raise InputError(
                 f"the name of a column has 1 to {LONGEST} characters, got {len(self.name)}"
             )
-        if not abs(self.fill) <= _LARGEST:  # NaN too
-            raise InputError(f"column {self.name!r}: fill must be a finite number")
-        if self.kind == "number" and self.categories:
-            raise InputError(f"column {self.name!r}: numbers have no categories")
         values = set(self.categories)
-        if len(values) < len(self.categories) or len(values) > MOST_CATEGORIES:
-            raise InputError(
-                f"column {self.name!r}: categories must differ, and be {MOST_CATEGORIES} at most"
-            )
-        if not all(1 <= len(value) <= LONGEST for value in values):
-            raise InputError(f"column {self.name!r}: a category has 1 to {LONGEST} characters")
+        problems = {
+            "fill must be a finite number": not abs(self.fill) <= _LARGEST,  # NaN too
+            "numbers have no categories": self.kind == "number" and self.categories,
+            f"categories must differ, and be {MOST_CATEGORIES} at most": (
+                len(values) < len(self.categories) or len(values) > MOST_CATEGORIES
+            ),
+            f"a category has 1 to {LONGEST} characters": (
+                not all(1 <= len(value) <= LONGEST for value in values)
+            ),
+        }
+        for problem, is_there in problems.items():
+            if is_there:
+                raise InputError(f"column {self.name!r}: {problem}")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -87,7 +82,19 @@ class Column:
 
     def encode(self, cells: Sequence[Any] | Cells) -> tuple[Floats, dict[int, str]]:
         """The numbers (N, width) of cells, and row -> what is wrong with its cell."""
-        return self._numbers(cells) if self.kind == "number" else (self._categories(cells), {})
+        if self.kind == "category":
+            place = {value: index for index, value in enumerate(self.categories)}
+            other = len(self.categories)
+            lacking = other + self.missing
+            rows = [lacking if text is None else place.get(text, other) for text in to_texts(cells)]
+            return np.eye(len(self.outputs))[rows], {}
+        values, errors = to_numbers(cells)
+        empty = np.isnan(values)
+        if not self.missing:
+            why = "the cell is empty, and no row of the training data had an empty one"
+            errors |= dict.fromkeys(np.flatnonzero(empty).tolist(), why)
+        values[empty] = self.fill
+        return np.stack([values, empty], axis=1) if self.missing else values[:, None], errors
 
     def words(self) -> str:
         """What a cell is, for people."""
@@ -95,45 +102,19 @@ class Column:
         kinds += ["missing"] if self.missing else []
         return " or ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
 
-    def _numbers(self, cells: Sequence[Any] | Cells) -> tuple[Floats, dict[int, str]]:
-        values, errors = to_numbers(cells)
-        lacking = np.isnan(values)
-        if not self.missing:
-            errors |= {
-                row: "the cell is empty, and no row of the training data had an empty one"
-                for row in np.flatnonzero(lacking).tolist()
-                if row not in errors
-            }
-        values[lacking] = self.fill
-        block = np.stack([values, lacking], axis=1) if self.missing else values[:, None]
-        return block, errors
-
-    def _categories(self, cells: Sequence[Any] | Cells) -> Floats:
-        place = {value: index for index, value in enumerate(self.categories)}
-        other = len(self.categories)
-        lacking = other + self.missing
-        rows = [lacking if text is None else place.get(text, other) for text in to_texts(cells)]
-        block = np.zeros((len(rows), len(self.outputs)))
-        block[np.arange(len(rows)), rows] = 1
-        return block
-
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a model takes, in order.
-
-    Attributes:
-        columns: at least one; their names differ.
-    """
+    """The columns that a model takes, in order: at least one, and their names differ."""
 
     columns: tuple[Column, ...]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.columns) <= MOST_COLUMNS:
             raise InputError(f"a table has 1 to {MOST_COLUMNS:,} columns, got {len(self.columns)}")
-        twice = [name for name, count in Counter(self.names).items() if count > 1]
-        if twice:
-            raise InputError(f"more than one column is named {twice[0]!r}")
+        name, count = Counter(self.names).most_common(1)[0]
+        if count > 1:
+            raise InputError(f"more than one column is named {name!r}")
 
     @classmethod
     def of_numbers(cls, names: Iterable[str]) -> Columns:
@@ -142,11 +123,9 @@ class Columns:
 
     @classmethod
     def fit(cls, table: Mapping[str, Cells], rows: Any = slice(None)) -> Columns:
-        """Learn medians and categories from training rows.
+        """Learn medians and categories from `rows` of a table, name -> cells.
 
-        Args:
-            table: name -> cells, of all rows: where any is missing, one may be missing later.
-            rows: which of them to learn from.
+        Where a cell of any row is missing, one may be missing later.
         """
         return cls(tuple(_fitted(name, cells, cells[rows]) for name, cells in table.items()))
 
@@ -184,11 +163,7 @@ class Columns:
         return np.where(self.indicators, 0.0, mean), np.where(self.indicators, 1.0, std)
 
     def encode(self, table: Mapping[str, Sequence[Any] | Cells]) -> tuple[Floats, dict[int, str]]:
-        """The numbers (N, D) of rows, and row -> what is wrong with it; such a row is zero.
-
-        Args:
-            table: name -> N cells, of these columns at least.
-        """
+        """The numbers (N, D) of rows, and row -> what is wrong with it; such a row is zero."""
         blocks, errors = [], dict[int, str]()
         for column in self.columns:
             block, wrong = column.encode(table[column.name])
@@ -199,11 +174,7 @@ class Columns:
         return x, errors
 
     def filled(self, table: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:
-        """The table with medians where a number is missing that no training row lacked.
-
-        Returns:
-            The table, and the names of the columns in which there were such cells.
-        """
+        """The table with medians for numbers that no training row lacked, and where there were."""
         filled, names = dict(table), []
         for column in self.columns:
             if column.kind == "number" and not column.missing and column.name in table:
@@ -215,12 +186,7 @@ class Columns:
         return filled, names
 
     def encode_all(self, table: Mapping[str, Cells], where: Callable[[int], str]) -> Floats:
-        """The numbers (N, D) of rows that must all be right.
-
-        Args:
-            table: as of `encode`.
-            where: a row for messages, such as `line 7`.
-        """
+        """The numbers (N, D) of rows that must all be right; `where` names a row in messages."""
         lacking = [name for name in self.names if name not in table]
         if lacking:
             raise InputError(f"there is no column {lacking[0]!r}, which the model was trained on")
@@ -232,11 +198,7 @@ class Columns:
 
 
 def warn_of_missing(names: Sequence[Any]) -> None:
-    """Warn that medians were filled in where no row of the training data had a missing value.
-
-    Args:
-        names: of the columns, or their numbers; nothing is said where there are none.
-    """
+    """Warn of columns, by name or number, in which `filled` has put medians; there may be none."""
     if names:
         warnings.warn(
             f"column {names[0]!r} has missing values, and the training data had none there: they "
@@ -257,25 +219,20 @@ def _fitted(name: str, cells: Cells, training: Cells) -> Column:
         for text, count in counts.most_common(MOST_CATEGORIES)
         if count >= LEAST_ROWS and len(text) <= LONGEST
     ]
-    missing = any(text is None for text in to_texts(cells))
-    return Column(name, "category", missing, categories=tuple(sorted(frequent)))
-
-
-def is_missing(text: str) -> bool:
-    """Whether a text without spaces around it stands for a missing value."""
-    return text.casefold() in MISSING
+    return Column(name, "category", None in to_texts(cells), categories=tuple(sorted(frequent)))
 
 
 def to_texts(cells: Iterable[Any]) -> list[str | None]:
     """Cells as the names of categories, None for what is missing."""
-    return [_text(cell) for cell in cells]
+    return [to_text(cell) for cell in cells]
 
 
-def _text(cell: Any) -> str | None:
+def to_text(cell: Any) -> str | None:
+    """A cell as the name of a category; None for a missing one."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return None
     text = str(cell).strip()
-    return None if is_missing(text) else text
+    return None if text.casefold() in MISSING else text
 
 
 def to_numbers(cells: Sequence[Any] | Cells) -> tuple[Floats, dict[int, str]]:
@@ -319,9 +276,7 @@ def _series_cells(series: Any, name: str) -> Cells:
             f"column {name!r} is of {series.dtype}, and a model takes numbers and categories: make "
             "it numbers first, or leave it out"
         )
-    values = [
-        None if lacking else value for value, lacking in zip(series, series.isna(), strict=True)
-    ]
+    values = series.astype(object).where(series.notna(), None).tolist()
     present = [value for value in values if value is not None]
     is_text = str(series.dtype) == "category" or any(isinstance(value, str) for value in present)
     if present and not is_text:

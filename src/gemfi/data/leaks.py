@@ -81,7 +81,9 @@ def checked_columns(
     for name in [name for name in columns if name not in keep]:
         cells = columns[name]
         if _codes(cells[rows]).max() == 0:
-            warnings.append(_constant(name))
+            meaning = "has one value in all training rows, and was left out"
+            remedy = f"{_option('drop', name)} says so, and {_option('keep', name)} takes it in"
+            warnings.append(ColumnWarning(name, 1.0, "below 100 %", meaning, remedy))
             del columns[name]
             continue
         _refuse(name, cells[rows], labels[rows])
@@ -147,16 +149,6 @@ def _lone_accuracy(name: str, cells: Cells, labels: Ints) -> float:
         tree = DecisionTreeClassifier(random_state=0).fit(x[seen], y[seen])
         right += int((tree.predict(x[unseen]) == y[unseen]).sum())
     return right / len(order)
-
-
-def _constant(name: str) -> ColumnWarning:
-    return ColumnWarning(
-        name,
-        1.0,
-        "below 100 %",
-        "has one value in all training rows, and was left out",
-        f"{_option('drop', name)} says so, and {_option('keep', name)} takes it in",
-    )
 
 
 def _codes(cells: Cells) -> Ints:

@@ -10,7 +10,6 @@ it is asked with the same raw inputs that it was trained on.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -27,10 +26,9 @@ _SMALLEST, _LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Mean and standard deviation of each channel of images, or of each feature of rows.
+    """Mean and standard deviation along axis 1: of channels (B, C, H, W), or features (B, D).
 
-    They belong to axis 1 of a batch, (B, C, H, W) or (B, D). Bytes are in units of [0, 1], as a
-    model sees them.
+    Bytes are in units of [0, 1], as a model sees them.
 
     Args:
         mean: what is subtracted; numbers that float32 can hold.
@@ -42,7 +40,17 @@ class Normalisation:
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
-            object.__setattr__(self, name, _floats(getattr(self, name), name))
+            values = getattr(self, name)
+            try:
+                numbers = tuple(float(value) for value in values)
+            except (TypeError, ValueError):
+                raise InputError(f"{name} must be a sequence of numbers, got {values!r}") from None
+            for index, value in enumerate(numbers):
+                if not abs(value) <= _LARGEST:  # NaN too
+                    raise InputError(
+                        f"{name} must be finite in float32, got {value} at index {index}"
+                    )
+            object.__setattr__(self, name, numbers)
         if not self.mean or len(self.mean) != len(self.std):
             raise InputError(
                 "a normalisation needs one mean and one std for each channel or feature, got "
@@ -57,12 +65,9 @@ class Normalisation:
 
     @classmethod
     def of(cls, split: Split) -> Normalisation:
-        """The mean and standard deviation (over all samples, not over one less) of training data.
+        """The mean and standard deviation (over N, not N − 1) of training images or rows.
 
-        It is read in pieces, in float64. A channel or feature that does not vary gets std 1.
-
-        Args:
-            split: role `train`, of images (N, C, H, W) or rows (N, D). Bytes count as [0, 1].
+        They are read in pieces, in float64. A channel or feature that does not vary gets std 1.
         """
         x = require_use(split, "statistics").x
         if x.ndim not in {2, 4}:
@@ -102,16 +107,11 @@ def check_channels(x: Tensor, count: int) -> None:
 def is_on_another_scale(x: Tensor, mean: Tensor, std: Tensor) -> bool:
     """Whether rows look as if they had not gone through the preprocessing of the training data.
 
-    In more than 80 % of at least ten rows, a quarter of the columns (and two of them, where there
-    are two) are more than three deviations from their mean. Of 42 real tables with their columns
-    standardised, 27 asked with raw rows are found (in the others many columns have nearly unit
-    scale as they are, and it goes unnoticed); of 189 classes alone none is taken for it, and of 488
-    divisions of a table in halves by one of its columns, one.
-
-    Args:
-        x: (N, D) rows.
-        mean: (D,) of training data.
-        std: (D,) likewise.
+    In more than 80 % of at least ten rows (N, D), a quarter of the columns (and two of them, where
+    there are two) are more than three deviations from their mean. Of 42 real tables with their
+    columns standardised, 27 asked with raw rows are found (in the others many columns have nearly
+    unit scale as they are); of 189 classes alone none is taken for it, and of 488 divisions of a
+    table in halves by one of its columns, one.
     """
     if len(x) < _ROWS:
         return False
@@ -119,17 +119,6 @@ def is_on_another_scale(x: Tensor, mean: Tensor, std: Tensor) -> bool:
     needed = min(columns, max(2, math.ceil(_COLUMNS * columns)))
     far = ((x - mean).abs() > _DEVIATIONS * std).sum(dim=1) >= needed
     return bool(far.double().mean() > _SHARE)
-
-
-def _floats(values: Iterable[float], name: str) -> tuple[float, ...]:
-    try:
-        numbers = tuple(float(value) for value in values)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a sequence of numbers, got {values!r}") from None
-    for index, value in enumerate(numbers):
-        if not abs(value) <= _LARGEST:  # NaN too
-            raise InputError(f"{name} must be finite in float32, got {value} at index {index}")
-    return numbers
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:

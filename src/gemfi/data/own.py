@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -29,29 +29,8 @@ _ONE_FILE: Final = "one file cannot teach, tune and judge; give each a file of i
 _KEYS: Final = (("x", "y"), ("images", "labels"))  # of an npz archive
 
 Paths = Mapping[str, Path | str]
-
-
-@dataclass(frozen=True)
-class _Options:
-    """How files are to be read."""
-
-    label: str | int
-    drop: tuple[str, ...]
-    keep: tuple[str, ...]
-    size: int | None
-    grey: bool
-
-
-@dataclass(frozen=True)
-class _Source:
-    """What a file or folder holds; all but the inputs where there is such a thing."""
-
-    x: Tensor
-    y: Tensor | None = None
-    class_names: tuple[str, ...] | None = None
-    table: readers.Table | None = None
-    columns: Columns | None = None  # of a table, as the model takes them
-    warnings: tuple[ColumnWarning, ...] = ()
+Contents = tuple[Tensor, Tensor | None, tuple[str, ...] | None]
+"""Inputs, and labels and names of classes where there are some."""
 
 
 def task_from_path(
@@ -87,16 +66,32 @@ def task_from_path(
             matter, but a table needs the column all the same.
         ood_test: likewise; to report.
     """
-    path, options = Path(path), _Options(label, tuple(drop), tuple(keep), size, grey)
-    _check_options(path, options)
-    _check_places({"the data": [path], "--ood-validation": ood_validation, "--ood-test": ood_test})
-    own, y, names = _labelled(_read(path, options), path)
-    splits = cut(own.x, y, names, path.name)
-    tuning = _outside(ood_validation, Role.OOD_VALIDATION, options, own, path)
-    report = _outside(ood_test, Role.OOD_TEST, options, own, path)
-    for name, split in report.items():
-        _check_other(split.x, {other: tuned.x for other, tuned in tuning.items()}, name)
-    normalised = own.x.ndim in {2, 4}  # which axis of others holds channels, no one can tell
+    path = Path(path)
+    _check_options(path, bool(label != -1 or drop or keep), size is not None or grey)
+    given = {"--ood-validation": ood_validation or {}, "--ood-test": ood_test or {}}
+    _check_places({"the data": [path]} | {group: paths.values() for group, paths in given.items()})
+    read = partial(_read, label=label, size=size, grey=grey)
+    content = read(path)
+    columns: Columns | None = None
+    warnings: tuple[ColumnWarning, ...] = ()
+    if isinstance(content, readers.Table):
+        columns, warnings = _columns(content, path, drop, keep)
+    x, y, names = _labelled(_numbers(content, path, columns), path)
+    splits = cut(x, y, names, path.name)
+
+    def outside(group: str, role: Role, seen: Mapping[str, Tensor]) -> dict[str, Split]:
+        made = {}
+        for name, place in given[group].items():
+            other = read(Path(place))
+            if isinstance(content, readers.Table):
+                _check_columns(other, content, Path(place))
+            made[name] = Split(_numbers(other, Path(place), columns)[0], None, role, name)
+            _check_other(made[name].x, seen, name)
+        return made
+
+    tuning = outside("--ood-validation", Role.OOD_VALIDATION, {path.name: x})
+    tuned = {name: split.x for name, split in tuning.items()}
+    report = outside("--ood-test", Role.OOD_TEST, {path.name: x, **tuned})
     return Task(
         path.name,
         names,
@@ -106,14 +101,16 @@ def task_from_path(
         test=splits[Role.TEST],
         ood_validation=tuning,
         ood_test=report,
-        normalisation=_normalisation(splits[Role.TRAIN], own.columns) if normalised else None,
-        columns=own.columns,
-        label_name=None if own.table is None else own.table.label_name,
-        warnings=own.warnings,
+        normalisation=_normalisation(splits[Role.TRAIN], columns),
+        columns=columns,
+        label_name=content.label_name if isinstance(content, readers.Table) else None,
+        warnings=warnings,
     )
 
 
-def _normalisation(train: Split, columns: Columns | None) -> Normalisation:
+def _normalisation(train: Split, columns: Columns | None) -> Normalisation | None:
+    if train.x.ndim not in {2, 4}:  # which axis of others holds channels, no one can tell
+        return None
     own = Normalisation.of(train)
     if columns is None:
         return own
@@ -121,32 +118,24 @@ def _normalisation(train: Split, columns: Columns | None) -> Normalisation:
     return Normalisation(tuple(mean.tolist()), tuple(std.tolist()))
 
 
-def _check_options(path: Path, options: _Options) -> None:
-    """Refuse an option that says nothing about files of this options."""
-    table, folder = path.suffix.lower() in _TABLES and not path.is_dir(), path.is_dir()
-    if not path.exists():
-        return  # which is said when it is read
-    if (options.label != -1 or options.drop or options.keep) and not table:
-        raise InputError(
-            f"label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet, "
-            f"but {path} is not one; leave them out"
-        )
-    if (options.size is not None or options.grey) and not folder:
-        raise InputError(
-            f"size and grey (--size, --grey) are for folders of images, but {path} is not one; "
-            "leave them out"
-        )
+def _check_options(path: Path, for_tables: bool, for_folders: bool) -> None:
+    """Refuse options that mean nothing for a file of this kind."""
+    wrong = None
+    if for_tables and (path.suffix.lower() not in _TABLES or path.is_dir()):
+        wrong = "label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet"
+    if for_folders and not path.is_dir():
+        wrong = "size and grey (--size, --grey) are for folders of images"
+    if wrong and path.exists():  # if not, the reader says so
+        raise InputError(f"{wrong}, but {path} is not one; leave them out")
 
 
-def _check_places(groups: Mapping[str, Paths | list[Path] | None]) -> None:
+def _check_places(groups: Mapping[str, Iterable[Path | str]]) -> None:
     """Refuse one path in two groups."""
     seen: dict[Path, str] = {}
     for group, paths in groups.items():
-        places = paths.values() if isinstance(paths, Mapping) else paths or ()
-        resolved = {Path(place).resolve() for place in places}
-        for place in resolved:
-            if place in seen:
-                raise InputError(f"{place} is given as {seen[place]} and as {group}: {_ONE_FILE}")
+        resolved = {Path(place).resolve() for place in paths}
+        for place in resolved & seen.keys():
+            raise InputError(f"{place} is given as {seen[place]} and as {group}: {_ONE_FILE}")
         seen |= dict.fromkeys(resolved, group)
 
 
@@ -157,107 +146,94 @@ def _check_other(x: Tensor, others: Mapping[str, Tensor], name: str) -> None:
             raise InputError(f"{name!r} holds the same samples as {other!r}: {_ONE_FILE}")
 
 
-def _outside(
-    paths: Paths | None, role: Role, options: _Options, own: _Source, path: Path
-) -> dict[str, Split]:
-    """Files of unfamiliar data, by name."""
-    splits: dict[str, Split] = {}
-    for name, place in (paths or {}).items():
-        splits[name] = Split(_read(Path(place), options, own).x, None, role, name)
-        _check_other(splits[name].x, {path.name: own.x}, name)
-    return splits
-
-
-def _labelled(source: _Source, path: Path) -> tuple[_Source, Tensor, tuple[str, ...]]:
-    """What was read, its labels and the names of its classes, which an archive only counts."""
-    if source.y is None:
-        raise InputError(f"{path} has no labels: {_expected(path)}")
-    whole = Split(source.x, source.y, Role.TRAIN, path.name)  # says what is wrong with them
-    names = source.class_names
+def _labelled(source: Contents, path: Path) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """Checked inputs and labels, and the names of the classes, which an archive only counts."""
+    x, y, names = source
+    if y is None:
+        expected = "an archive needs x and y, or images and labels"
+        if path.is_dir():
+            expected = "a folder needs a sub-folder for each class, with its images"
+        raise InputError(f"{path} has no labels: {expected}")
+    checked = Split(x, y, Role.TRAIN, path.name)  # says what is wrong with them
     if names is None:
-        largest = int(whole.labels.max())
-        if largest >= len(whole):  # to count them would take as much memory
+        used = np.unique(checked.labels.numpy())  # to count them takes memory up to the largest
+        gaps = np.flatnonzero(used != np.arange(len(used)))
+        if len(gaps):
             raise InputError(
-                f"{path} has a label {largest}, but {len(whole)} samples: number the classes "
-                "0, 1, 2, ..."
-            )
-        unused = (whole.class_counts == 0).nonzero()[:, 0]
-        if len(unused):
-            raise InputError(
-                f"{path} has labels up to {largest}, but none is {int(unused[0])}: number the "
+                f"{path} has labels up to {int(used[-1])}, but none is {int(gaps[0])}: number the "
                 "classes 0, 1, 2, ... without gaps"
             )
-        names = tuple(str(number) for number in range(largest + 1))
+        names = tuple(map(str, range(len(used))))
     if len(names) < 2:
         raise InputError(
             f"{path} has samples of one class, {names[0]!r}, and a classifier needs at least two; "
             "of a table, is --label the right column?"
         )
-    return replace(source, x=whole.x), whole.labels, names
+    return checked.x, checked.labels, names
 
 
-def _read(path: Path, options: _Options, own: _Source | None = None) -> _Source:
-    """Read a file or folder; `own` is what was read of the data, if this is unfamiliar data."""
+def _read(
+    path: Path, *, label: str | int, size: int | None, grey: bool
+) -> Contents | readers.Table:
     suffix = path.suffix.lower()
     if path.is_dir():
-        mode: Literal["L", "RGB"] = "L" if options.grey else "RGB"
-        crop = options.size is not None
-        pictures = readers.read_image_folder(path, size=options.size, mode=mode, crop=crop)
+        mode: Literal["L", "RGB"] = "L" if grey else "RGB"
+        pictures = readers.read_image_folder(path, size=size, mode=mode, crop=size is not None)
         y = None if pictures.labels is None else torch.from_numpy(pictures.labels)
-        return _Source(torch.from_numpy(pictures.images), y, pictures.class_names)
+        return torch.from_numpy(pictures.images), y, pictures.class_names
     if suffix in _TABLES:
-        table = _TABLES[suffix](path, label=options.label)
-        return _own_table(table, path, options) if own is None else _other_table(table, path, own)
+        return _TABLES[suffix](path, label=label)
     if suffix == ".npz":
         return _read_archive(path)
-    if path.exists():
-        raise InputError(f"{path}: {_FORMATS}")
-    raise InputError(f"{path} does not exist; {_FORMATS}")
+    raise InputError(f"{path}{':' if path.exists() else ' does not exist;'} {_FORMATS}")
 
 
-def _own_table(table: readers.Table, path: Path, options: _Options) -> _Source:
-    """The table to learn from: its columns are fitted on the training part."""
+def _numbers(content: Contents | readers.Table, path: Path, columns: Columns | None) -> Contents:
+    """A table as the numbers of its columns; everything else as it is."""
+    if not isinstance(content, readers.Table) or columns is None:
+        return content  # type: ignore[return-value]
+    x = columns.encode_all(content.columns, lambda row: f"{path}, row {row}")
+    y = None if content.labels is None else torch.from_numpy(content.labels)
+    return torch.from_numpy(x).float(), y, content.class_names
+
+
+def _columns(
+    table: readers.Table, path: Path, drop: Sequence[str], keep: Sequence[str]
+) -> tuple[Columns, tuple[ColumnWarning, ...]]:
+    """The columns to learn from, fitted on the training part, and what to warn about."""
     assert table.labels is not None  # noqa: S101 - a column of them was asked for
     assert table.class_names is not None  # noqa: S101 - likewise
     y = torch.from_numpy(table.labels)
     train = cut_rows(y, table.class_names, path.name)[Role.TRAIN].numpy()
     try:
-        cells, warnings = checked_columns(
-            table.columns, table.labels, train, drop=options.drop, keep=options.keep
-        )
+        cells, warnings = checked_columns(table.columns, table.labels, train, drop=drop, keep=keep)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    columns = Columns.fit(cells, train)
-    x = columns.encode_all(cells, lambda row: f"{path}, row {row}")
-    return _Source(torch.from_numpy(x).float(), y, table.class_names, table, columns, warnings)
+    return Columns.fit(cells, train), warnings
 
 
-def _other_table(table: readers.Table, path: Path, own: _Source) -> _Source:
-    """A table of unfamiliar data: the same columns, made into the same numbers."""
-    expected = None if own.table is None else own.table.feature_names
-    if own.columns is None or table.feature_names != expected:
+def _check_columns(other: Contents | readers.Table, own: readers.Table, path: Path) -> None:
+    """Refuse unfamiliar data that do not have the columns of the data."""
+    names = other.feature_names if isinstance(other, readers.Table) else ()
+    if names != own.feature_names:
         raise InputError(
             f"{path} has other columns than the data beside the label's, which it needs too: "
-            f"{table.feature_names}, expected {expected}"
+            f"{names}, expected {own.feature_names}"
         )
-    x = own.columns.encode_all(table.columns, lambda row: f"{path}, row {row}")
-    return _Source(torch.from_numpy(x).float(), table=table, columns=own.columns)
 
 
-def _read_archive(path: Path) -> _Source:
+def _read_archive(path: Path) -> Contents:
     arrays = readers.read_npz(path)
-    pair = next((pair for pair in _KEYS if pair[0] in arrays), None)
-    if pair is None:
+    keys = next((pair for pair in _KEYS if pair[0] in arrays), None)
+    if keys is None:
         held = ", ".join(arrays) or "nothing"
-        raise InputError(f"{path} holds {held}; {_expected(path)}")
-    inputs, labels = pair
-    images = arrays[inputs]
-    if images.dtype == np.uint8:
-        images = readers.channels_first(images, f"{path}: {inputs!r}")
-    x = _tensor(images, f"{path}: {inputs!r}")
-    if labels not in arrays:
-        return _Source(x)
-    return _Source(x, _tensor(arrays[labels], f"{path}: {labels!r}"))
+        raise InputError(f"{path} holds {held}; an archive needs x and y, or images and labels")
+    inputs, labels = keys
+    where = f"{path}: {inputs!r}"
+    if arrays[inputs].dtype == np.uint8:
+        arrays[inputs] = readers.channels_first(arrays[inputs], where)
+    y = _tensor(arrays[labels], f"{path}: {labels!r}") if labels in arrays else None
+    return _tensor(arrays[inputs], where), y, None
 
 
 def _tensor(array: npt.NDArray[Any], where: str) -> Tensor:
@@ -265,9 +241,3 @@ def _tensor(array: npt.NDArray[Any], where: str) -> Tensor:
         return torch.from_numpy(array)
     except TypeError:  # such as long double
         raise InputError(f"{where} holds {array.dtype}, which torch does not know") from None
-
-
-def _expected(path: Path) -> str:
-    if path.is_dir():
-        return "a folder needs a sub-folder for each class, with its images"
-    return "an archive needs x and y, or images and labels"

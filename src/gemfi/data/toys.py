@@ -6,6 +6,7 @@ Every split is drawn on its own stream of the seed: `train` has n samples, every
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,6 @@ CLUSTER_SD = 0.125
 MAX_NOISE = 0.2
 
 LINE_GAP = (-1.0, 1.0)
-LINE_AMBIGUOUS = (2.0, 3.0)
 LINE_SUPPORT = (-4.0, 4.0)
 
 
@@ -57,23 +57,26 @@ def two_moons(n: int = 1000, noise: float = 0.1, seed: int = 0) -> Task:
             f"ring; got {noise}"
         )
 
-    def moons(count: int, rng: np.random.Generator) -> tuple[Floats, npt.NDArray[np.int64]]:
-        y = np.arange(count) % 2
-        t = rng.uniform(0, np.pi, count)
+    def moons(size: int, rng: np.random.Generator) -> tuple[Floats, npt.NDArray[np.int64]]:
+        y = np.arange(size) % 2
+        t = rng.uniform(0, np.pi, size)
         upper = np.stack([np.cos(t), np.sin(t)], axis=1)
         lower = np.stack([1 - np.cos(t), 0.5 - np.sin(t)], axis=1)
         x = np.where(y[:, None] == 0, upper, lower)  # (N, 2)
         return x + noise * rng.standard_normal(x.shape), y
 
-    return _task(
-        "two-moons",
-        ("upper moon", "lower moon"),
-        n=n,
-        seed=seed,
-        draw=moons,
-        ood_validation={"ring": _ring},
-        ood_test={"cluster": _cluster},
-    )
+    def ring(size: int, rng: np.random.Generator) -> Floats:
+        inner, outer = RING_RADII
+        radius = np.sqrt(rng.uniform(inner**2, outer**2, size))  # uniform in area
+        angle = rng.uniform(0, 2 * np.pi, size)
+        offset = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+        return np.asarray(offset + np.array(MOONS_CENTRE), np.float64)
+
+    def cluster(size: int, rng: np.random.Generator) -> Floats:
+        return np.array(CLUSTER_CENTRE) + CLUSTER_SD * rng.standard_normal((size, 2))
+
+    names = ("upper moon", "lower moon")
+    return _task("two-moons", names, n, seed, moons, {"ring": ring}, {"cluster": cluster})
 
 
 def line(n: int = 1000, seed: int = 0) -> Task:
@@ -99,55 +102,34 @@ def line(n: int = 1000, seed: int = 0) -> Task:
         n: training samples.
         seed: of the data, not of the run.
     """
-    return _task(
-        "line",
-        ("0", "1"),
-        n=n,
-        seed=seed,
-        draw=_line,
-        ood_validation={"left-tail": _uniform(-6.0, -4.5)},
-        ood_test={"gap": _uniform(-0.75, 0.75), "right-tail": _uniform(4.5, 6.0)},
-    )
+
+    def pieces(size: int, rng: np.random.Generator) -> tuple[Floats, npt.NDArray[np.int64]]:
+        u = rng.uniform(0, 6, (size, 1))
+        x = np.where(u < 3, u - 4, u - 2)  # [-4, -1) and [1, 4)
+        # The label belongs to the float32 input that the model sees, not to the number before.
+        p = line_probability(torch.from_numpy(x).float())[:, 0].numpy()
+        return x, (rng.uniform(0, 1, size) < p).astype(np.int64)
+
+    def uniform(low: float, high: float) -> DrawOOD:
+        return lambda size, rng: rng.uniform(low, high, (size, 1))
+
+    outside = {"gap": uniform(-0.75, 0.75), "right-tail": uniform(4.5, 6.0)}
+    return _task("line", ("0", "1"), n, seed, pieces, {"left-tail": uniform(-6.0, -4.5)}, outside)
 
 
 def line_probability(x: Tensor) -> Tensor:
     """The true P(y = 1 | x) of `line`; NaN in the gap and the tails, where there is no truth."""
     p = torch.zeros_like(x)
     p[(x >= -3) & (x < -2) | (x >= 1) & (x < 2)] = 1.0
-    p[(x >= LINE_AMBIGUOUS[0]) & (x <= LINE_AMBIGUOUS[1])] = 0.5
+    p[(x >= 2) & (x <= 3)] = 0.5
     gap = (x > LINE_GAP[0]) & (x < LINE_GAP[1])
     p[gap | (x < LINE_SUPPORT[0]) | (x > LINE_SUPPORT[1])] = torch.nan
     return p
 
 
-def _line(count: int, rng: np.random.Generator) -> tuple[Floats, npt.NDArray[np.int64]]:
-    u = rng.uniform(0, 6, (count, 1))
-    x = np.where(u < 3, u - 4, u - 2)  # [-4, -1) and [1, 4)
-    # The label belongs to the float32 input that the model sees, not to the number before rounding.
-    p = line_probability(torch.from_numpy(x).float())[:, 0].numpy()
-    return x, (rng.uniform(0, 1, count) < p).astype(np.int64)
-
-
-def _ring(count: int, rng: np.random.Generator) -> Floats:
-    inner, outer = RING_RADII
-    radius = np.sqrt(rng.uniform(inner**2, outer**2, count))  # uniform in area
-    angle = rng.uniform(0, 2 * np.pi, count)
-    offset = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    return offset + np.asarray(MOONS_CENTRE, dtype=np.float64)
-
-
-def _cluster(count: int, rng: np.random.Generator) -> Floats:
-    return np.asarray(CLUSTER_CENTRE) + CLUSTER_SD * rng.standard_normal((count, 2))
-
-
-def _uniform(low: float, high: float) -> DrawOOD:
-    return lambda count, rng: rng.uniform(low, high, (count, 1))
-
-
 def _task(
     name: str,
     class_names: tuple[str, ...],
-    *,
     n: int,
     seed: int,
     draw: Draw,
@@ -156,27 +138,26 @@ def _task(
 ) -> Task:
     if n < 20:
         raise InputError(f"n must be at least 20, got {n}")
-    stream = iter(range(100))  # one for each split, in the order they are made
+    streams = count()  # one for each split, in the order they are made
 
-    def labelled(role: Role, count: int) -> Split:
-        x, y = draw(count, generator(seed, next(stream)))
+    def labelled(role: Role) -> Split:
+        x, y = draw(n if role is Role.TRAIN else n // 2, generator(seed, next(streams)))
         tensors = torch.from_numpy(x).float(), torch.from_numpy(y)
         return Split(*tensors, role, name, len(class_names), class_names)
 
     def outside(draws: dict[str, DrawOOD], role: Role) -> dict[str, Split]:
-        made = {}
-        for key, draw_ood in draws.items():
-            x = draw_ood(n // 2, generator(seed, next(stream)))
-            made[key] = Split(torch.from_numpy(x).float(), None, role, key)
-        return made
+        arrays = {key: draw(n // 2, generator(seed, next(streams))) for key, draw in draws.items()}
+        return {
+            key: Split(torch.from_numpy(x).float(), None, role, key) for key, x in arrays.items()
+        }
 
     return Task(
-        name=name,
-        class_names=class_names,
-        train=labelled(Role.TRAIN, n),
-        validation=labelled(Role.VALIDATION, n // 2),
-        calibration=labelled(Role.CALIBRATION, n // 2),
-        test=labelled(Role.TEST, n // 2),
+        name,
+        class_names,
+        train=labelled(Role.TRAIN),
+        validation=labelled(Role.VALIDATION),
+        calibration=labelled(Role.CALIBRATION),
+        test=labelled(Role.TEST),
         ood_validation=outside(ood_validation, Role.OOD_VALIDATION),
         ood_test=outside(ood_test, Role.OOD_TEST),
     )

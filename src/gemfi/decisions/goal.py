@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gemfi._config import check_number
+from gemfi._config import check_number, parse
 from gemfi.errors import InputError
 
 _DEFAULT_LEVEL = 0.05
@@ -22,18 +22,12 @@ class Costs:
     | known, label right | 0 | abstain | abstain |
     | known, label wrong | error | abstain | abstain |
     | unfamiliar | unfamiliar | abstain | 0 |
-
-    Attributes:
-        error: a wrong label that is used.
-        unfamiliar: an unfamiliar input whose label is used.
-        abstain: somebody has to look at an input.
-        prevalence: share of unfamiliar inputs that is expected.
     """
 
-    error: float = 1.0
-    unfamiliar: float = 1.0
-    abstain: float = 0.1
-    prevalence: float = 0.1
+    error: float = 1.0  # a wrong label that is used
+    unfamiliar: float = 1.0  # an unfamiliar input whose label is used
+    abstain: float = 0.1  # somebody has to look at an input
+    prevalence: float = 0.1  # expected share of unfamiliar inputs
 
     def __post_init__(self) -> None:
         for name in ("error", "unfamiliar", "abstain"):
@@ -45,17 +39,15 @@ class Costs:
 class Goal:
     """What a policy is to achieve. By default a false-alarm rate of 5 %.
 
-    Unfamiliar inputs are found by `false_alarm`, `youden` or `costs`; which of the familiar ones
-    are accepted is decided by `risk`, `coverage` or `costs`. Without any of these no input is asked
-    how clear it is: all familiar ones are accepted.
+    `false_alarm`, `youden` or `costs` decides what is unfamiliar; `risk`, `coverage` or `costs`
+    which familiar inputs are accepted: without one of these, all of them.
 
     Attributes:
         false_alarm: share of known inputs that may be called unfamiliar.
         risk: largest error rate among the accepted.
         delta: probability with which the bound on the risk may fail; it needs `risk`.
-        coverage: share of the familiar inputs that is accepted at least.
-        youden: take the level at which detection minus false alarms is largest on OOD-validation
-            data.
+        coverage: least share of the familiar inputs that is accepted.
+        youden: take the level with the largest detection minus false alarms on OOD-validation data.
         costs: what mistakes cost; it needs OOD-validation data, too.
     """
 
@@ -67,22 +59,20 @@ class Goal:
     costs: Costs | None = None
 
     def __post_init__(self) -> None:
-        for name in ("false_alarm", "risk", "coverage"):
+        for name in ("false_alarm", "risk", "coverage", "delta"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), above=0, below=1)
-        check_number("delta", self.delta, above=0, below=1)
         if self.risk is None and self.delta != _DEFAULT_DELTA:
             raise InputError("delta is how often the risk may fail: give risk= with it")
         if not isinstance(self.youden, bool):
             raise InputError(f"youden must be True or False, got {self.youden!r}")
         if not isinstance(self.costs, Costs | None):
             raise InputError(f"costs must be Costs(error=…, …), got {self.costs!r}")
-        first = [name for name in ("false_alarm", "youden", "costs") if getattr(self, name)]
-        second = [name for name in ("risk", "coverage", "costs") if getattr(self, name)]
-        for names in (first, second):
-            if len(names) > 1:
-                raise InputError(f"a policy has one goal a stage: give {' or '.join(names)}")
-        if not first:
+        for stage in (("false_alarm", "youden", "costs"), ("risk", "coverage", "costs")):
+            given = [name for name in stage if getattr(self, name)]
+            if len(given) > 1:
+                raise InputError(f"a policy has one goal a stage: give {' or '.join(given)}")
+        if not (self.false_alarm or self.needs_ood):
             object.__setattr__(self, "false_alarm", _DEFAULT_LEVEL)
 
     @property
@@ -100,18 +90,14 @@ class Goal:
         """From a goal, a text as `parse` reads it, or fields such as `{"false_alarm": 0.05}`."""
         if goal is not None and goals:
             raise InputError(f"give a goal or {', '.join(goals)}, not both")
-        if isinstance(goal, str):
-            return cls.parse(goal)
-        if not isinstance(goal, Goal | None):
-            raise InputError(
-                f"a goal is a Goal, a text such as 'false_alarm=0.05', or its fields by name, got "
-                f"{goal!r}"
-            )
+        if isinstance(goal, str | Goal):
+            return cls.parse(goal) if isinstance(goal, str) else goal
+        if goal is not None:
+            raise InputError(f"a goal is a Goal or a text such as 'false_alarm=0.05', got {goal!r}")
         known = [field.name for field in fields(cls)]
-        unknown = sorted(goals.keys() - set(known))
-        if unknown:
+        if unknown := sorted(goals.keys() - set(known)):
             raise InputError(f"unknown goal {', '.join(unknown)}; known: {', '.join(known)}")
-        return cls(**goals) if goal is None else goal
+        return cls(**goals)
 
     @classmethod
     def parse(cls, text: str) -> Goal:
@@ -119,43 +105,28 @@ class Goal:
 
         Costs are `error=1,unfamiliar=5,abstain=0.1,prevalence=0.02`.
         """
-        costs = {field.name for field in fields(Costs)}
-        plain = {field.name for field in fields(cls)} - {"costs", "youden"}
+        of_costs = [field.name for field in fields(Costs)]
+        known = [field.name for field in fields(cls) if field.name != "costs"] + of_costs
         given: dict[str, Any] = {}
         for part in text.split(","):
             name, equals, value = (word.strip() for word in part.partition("="))
-            if name == "youden":
-                if equals:
-                    raise InputError(f"policy {text!r}: youden takes no value")
-                given[name] = True
-                continue
-            if name not in costs | plain:
-                known = ", ".join(sorted(plain | {"youden"})), ", ".join(sorted(costs))
-                raise InputError(
-                    f"policy {text!r}: unknown {name!r}; known: {known[0]}, or the costs {known[1]}"
-                )
+            where = f"policy {text!r}: {name}"
+            if name not in known:
+                raise InputError(f"policy {text!r}: unknown {name!r}; known: {', '.join(known)}")
             if name in given:
-                raise InputError(f"policy {text!r}: {name} is given twice")
-            given[name] = _number(text, name, value)
-        cost = {name: given.pop(name) for name in costs & given.keys()}
-        return cls(**given, costs=Costs(**cost) if cost else None)
+                raise InputError(f"{where} is given twice")
+            if name == "youden" and equals:
+                raise InputError(f"{where} takes no value")
+            given[name] = True if name == "youden" else parse(float, value, where)
+        costs = {name: given.pop(name) for name in of_costs if name in given}
+        return cls(**given, costs=Costs(**costs) if costs else None)
 
     def __str__(self) -> str:
         if self.costs is not None:
-            parts = [f"{field.name}={getattr(self.costs, field.name):g}" for field in fields(Costs)]
-            return ",".join(parts)
+            return ",".join(f"{name}={value:g}" for name, value in vars(self.costs).items())
         parts = ["youden"] if self.youden else [f"false_alarm={self.false_alarm:g}"]
         if self.risk is not None:
             parts += [f"risk={self.risk:g}", f"delta={self.delta:g}"]
         if self.coverage is not None:
             parts.append(f"coverage={self.coverage:g}")
         return ",".join(parts)
-
-
-def _number(text: str, name: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InputError(
-            f"policy {text!r}: {name} must be a number, such as {name}=0.05, got {value!r}"
-        ) from None

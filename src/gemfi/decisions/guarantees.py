@@ -8,8 +8,10 @@ OOD-validation data. Everything here is NumPy; models and beliefs are in `policy
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,19 +33,15 @@ class Reference:
 
     p = (1 + #{reference scores ≥ s}) / (n + 1). If an input is exchangeable with the n of its
     group, P(p ≤ α) ≤ α for every α, whatever the score and its distribution.
-
-    Attributes:
-        groups: one sorted array, or one for each predicted class.
     """
 
-    groups: tuple[Floats, ...]
+    groups: tuple[Floats, ...]  # one sorted array, or one for each predicted class
 
     @classmethod
-    def of(cls, scores: Floats, labels: Ints | None = None, num_classes: int = 0) -> Reference:
+    def of(cls, scores: Floats, labels: Ints | None = None, num_classes: int = 1) -> Reference:
         """From scores (n,); with predicted labels, a group for each of the classes."""
         values = checked_scores(scores, "calibration scores")
-        if labels is None:
-            return cls((np.sort(values),))
+        labels = np.zeros(len(values), np.int64) if labels is None else labels
         _check_labels(labels, num_classes)
         return cls(tuple(np.sort(values[labels == label]) for label in range(num_classes)))
 
@@ -55,23 +53,23 @@ class Reference:
     @property
     def size(self) -> int:
         """Scores in all groups."""
-        return sum(len(group) for group in self.groups)
+        return sum(map(len, self.groups))
 
     @property
     def least_level(self) -> float:
         """The smallest p-value that every group has: no lower rate can be asked for."""
-        return 1 / (min(len(group) for group in self.groups) + 1)
+        return 1 / (min(map(len, self.groups)) + 1)
 
     def p_values(self, scores: Floats, labels: Ints) -> Floats:
         """P-values (N,) of scores with predicted labels."""
         values = checked_scores(scores, "scores")
-        if not self.is_conditional:
-            return _p_values(self.groups[0], values)
+        labels = labels if self.is_conditional else np.zeros(len(values), np.int64)
         _check_labels(labels, len(self.groups))
         p = np.empty(len(values))
         for label, group in enumerate(self.groups):
             rows = labels == label
-            p[rows] = _p_values(group, values[rows])
+            at_least = len(group) - np.searchsorted(group, values[rows], side="left")
+            p[rows] = (1 + at_least) / (len(group) + 1)
         return p
 
     def require_level(
@@ -79,62 +77,60 @@ class Reference:
     ) -> None:
         """Refuse a false-alarm rate that no p-value could reach, as there is too little data.
 
-        Args:
-            level: the rate.
-            names: names of the classes, for the message.
-            stages: how many stages shared the calibration data.
+        The message tells `names` of the classes, and how many stages shared the calibration data.
         """
         needed = least_samples(level)
         few = [label for label, group in enumerate(self.groups) if len(group) < needed]
-        if not few:
-            return
-        if not self.is_conditional:
+        if few and self.is_conditional:
+            where = "" if stages == 1 else " in this stage"
+            labels = ", ".join(str(label) if names is None else names[label] for label in few)
+            raise InputError(
+                f"a false-alarm rate of {level:g} in each class needs at least {needed} "
+                f"calibration samples of each predicted class{where}, "
+                f"but these have fewer: {textwrap.shorten(labels, 80, placeholder=' …')}. Give "
+                "more, a higher rate, or conditional=False"
+            )
+        if few:
             shared = "" if stages == 1 else f", {needed} of them in the first of {stages} stages"
             raise InputError(
                 f"a false-alarm rate of {level:g} needs {stages * (needed - 1) + 1} or more "
-                f"calibration samples{shared}, but there are {len(self.groups[0])}: give more, or "
-                f"a rate of {self.least_level:.3g} or more"
+                f"calibration samples{shared}, but there are {self.size}: give more, or a rate of "
+                f"{self.least_level:.3g} or more"
             )
-        shown = ", ".join(str(label) if names is None else names[label] for label in few[:5])
-        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
-        raise InputError(
-            f"a false-alarm rate of {level:g} in each class needs at least {needed} calibration "
-            f"samples of each predicted class{' in this stage' if stages > 1 else ''}, but these "
-            f"have fewer: {shown}{more}. Give more, a higher rate, or conditional=False"
-        )
 
     def threshold(self, level: float) -> Threshold:
         """What a score must exceed; of several groups, the one that loses most to ties."""
         return max((threshold_of(group, level) for group in self.groups), key=lambda t: t.lost)
 
-    def rate_interval(self, level: float, mass: float = 0.9) -> tuple[float, float]:
-        """Where the false-alarm rate of this very reference lies, with probability `mass`.
+    def rate_interval(self, level: float) -> tuple[float, float]:
+        """Where the false-alarm rate of this very reference lies, with probability 90 %.
 
-        The level holds on average over calibration sets; the rate of one set is Beta distributed.
-        With groups, these are the ends of all their intervals.
+        The level holds on average over calibration sets; the rate of one set is Beta distributed,
+        given scores without ties. With groups, these are the ends of all their intervals.
         """
-        ends = [_rate_interval(len(group), level, mass) for group in self.groups]
-        return min(low for low, _ in ends), max(high for _, high in ends)
+        from scipy import stats  # noqa: PLC0415 - slow to import
+
+        ends: list[float] = []
+        for group in self.groups:
+            count, rank = len(group), _rank(len(group), level)
+            if 0 < rank <= count:
+                ends += stats.beta(rank, count + 1 - rank).interval(0.9)
+            else:
+                ends.append(float(rank > 0))
+        return float(min(ends)), float(max(ends))
 
 
-@dataclass(frozen=True)
-class Threshold:
+class Threshold(NamedTuple):
     """The score that an input must exceed to be unfamiliar, and what ties make of it.
 
-    Scores that equal the threshold are not above it. So where many do, or where it is infinite,
-    fewer inputs are called unfamiliar than the level allows: the level holds, with less power.
-
-    Attributes:
-        value: a score of the reference; infinite if no input can be unfamiliar.
-        tied: share of the reference that equals it.
-        above: share of the reference that exceeds it.
-        lost: share of the level that ties take away, from 0 to 1.
+    A score that equals the threshold is not above it. Where many do, or where it is infinite, fewer
+    inputs are called unfamiliar than the level allows: the level holds, with less power.
     """
 
-    value: float
-    tied: float
-    above: float
-    lost: float
+    value: float  # a score of the reference; infinite if no input can be unfamiliar
+    tied: float  # share of the reference that equals it
+    above: float  # share of the reference that exceeds it
+    lost: float  # share of the level that ties take away, from 0 to 1
 
 
 def threshold_of(group: Floats, level: float) -> Threshold:
@@ -166,26 +162,9 @@ def checked_scores(scores: Floats, what: str) -> Floats:
     return values
 
 
-def _p_values(reference: Floats, scores: Floats) -> Floats:
-    at_least = len(reference) - np.searchsorted(reference, scores, side="left")
-    return (1 + at_least) / (len(reference) + 1)
-
-
 def _rank(count: int, level: float) -> int:
     """How many of the p-values 1/(n + 1), 2/(n + 1), ..., 1 do not exceed a level."""
     return int(((1 + np.arange(count + 1)) / (count + 1) <= level).sum())
-
-
-def _rate_interval(count: int, level: float, mass: float) -> tuple[float, float]:
-    """The central interval of P(p ≤ level), a Beta distribution given the scores without ties."""
-    from scipy import stats  # noqa: PLC0415 - slow to import
-
-    rank = _rank(count, level)
-    if rank == 0 or rank > count:
-        return (0.0, 0.0) if rank == 0 else (1.0, 1.0)
-    tail = (1 - mass) / 2
-    low, high = stats.beta.ppf([tail, 1 - tail], rank, count + 1 - rank)
-    return float(low), float(high)
 
 
 def _check_labels(labels: Ints, num_classes: int) -> None:
@@ -206,16 +185,11 @@ def threshold_for_risk(
 ) -> float:
     """The most lenient threshold whose error rate is at most `risk`, with probability 1 − delta.
 
-    Learn, then test. One part of the data proposes thresholds and where to begin: where its own
-    errors speak most clearly for a rate below `risk`. From there the other part tests one after the
-    other, ever more lenient, by the binomial tail of its errors among those that are accepted. The
-    first that fails ends the walk, so no correction for many tests is due.
-
-    Args:
-        proposing: doubts (l,) of familiar inputs, and whether their labels are wrong.
-        testing: the same (m,) of others.
-        risk: largest error rate among the accepted.
-        delta: probability with which the bound may fail.
+    Learn, then test (Angelopoulos et al. 2021), with a fixed sequence. One part of the data
+    proposes thresholds and where to begin: where its own errors speak most clearly for a rate below
+    `risk`. From there the other part tests ever more lenient ones by the binomial tail of its
+    errors among the accepted. The first that fails ends the walk, so no correction for many tests
+    is due. Both are doubts (m,) of familiar inputs, and whether their labels are wrong.
     """
     doubt, wrong = testing
     needed = samples_for_risk(risk, delta)
@@ -280,21 +254,13 @@ def _log_tails(thresholds: Floats, doubt: Floats, wrong: Bools, risk: float) -> 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Known and unfamiliar inputs on which levels and thresholds of doubt are tried.
+    """Known and unfamiliar inputs on which levels and thresholds of doubt are tried."""
 
-    Attributes:
-        p: (n,) p-values of calibration data.
-        doubt: (n,) their doubts.
-        wrong: (n,) whether their labels are wrong.
-        ood_p: (m,) p-values of OOD-validation data.
-        ood_doubt: (m,) their doubts.
-    """
-
-    p: Floats
-    doubt: Floats
-    wrong: Bools
-    ood_p: Floats
-    ood_doubt: Floats
+    p: Floats  # (n,) p-values of calibration data
+    doubt: Floats  # (n,)
+    wrong: Bools  # (n,) whether their labels are wrong
+    ood_p: Floats  # (m,) p-values of OOD-validation data
+    ood_doubt: Floats  # (m,)
 
     def youden_level(self) -> float:
         """The level α of the largest P(p ≤ α | OOD) − P(p ≤ α | known); the least of several."""
@@ -329,9 +295,7 @@ class Trial:
 
 def _share_up_to(values: Floats, limits: Floats) -> Floats:
     """For each limit the share of the values that do not exceed it; 0 where there are none."""
-    if len(values) == 0:
-        return np.zeros(len(limits))
-    return np.searchsorted(np.sort(values), limits, side="right") / len(values)
+    return np.searchsorted(np.sort(values), limits, side="right") / max(1, len(values))
 
 
 def _thinned(values: Floats) -> Floats:

@@ -1,12 +1,10 @@
 """What there is to choose from: errors and abstentions, false alarms and detection, drawn.
 
-A picture to choose an operating point by. What it shows is not what a policy promises: the promise
-comes from data that did not choose.
+What it shows is not what a policy promises: the promise comes from data that did not choose.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +25,7 @@ from gemfi._drawing import (
 )
 from gemfi.data import Split, require_use
 from gemfi.decisions.guarantees import Reference
-from gemfi.decisions.policy import Policy, Readings, read_belief, read_ood_sets
-from gemfi.errors import InputError
+from gemfi.decisions.policy import Policy, read_belief, read_ood_sets
 from gemfi.metrics import Floats
 from gemfi.model import Model
 from gemfi.scores import score_label
@@ -42,31 +39,14 @@ _OOD_COLORS = (VERMILION, PURPLE, "#009e73", "#56b4e9")
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoints:
-    """Two curves of a model on calibration data.
+    """Two curves of a model on calibration data."""
 
-    Attributes:
-        coverage: (n,) share of the inputs that are accepted, the most certain first.
-        risk: (n,) error rate among them.
-        aurc: area under that curve, percent; lower is better.
-        false_alarm: (n + 1,) levels of the first stage.
-        detection: for each OOD-validation set, the share that is called unfamiliar at each level.
-        score: of the first stage.
-        doubt: of the second.
-    """
-
-    coverage: Floats
-    risk: Floats
-    aurc: float
-    false_alarm: Floats
-    detection: Mapping[str, Floats]
-    score: str
-    doubt: str
-
-    def risk_at(self, coverage: float) -> float:
-        """The error rate among the most certain share of the inputs."""
-        if not 0 < coverage <= 1:
-            raise InputError(f"coverage must be above 0 and at most 1, got {coverage}")
-        return float(self.risk[math.ceil(coverage * len(self.risk) - 1e-9) - 1])
+    coverage: Floats  # (n,) share of the inputs that are accepted, the most certain first
+    risk: Floats  # (n,) error rate among them
+    aurc: float  # area under that curve, percent; lower is better
+    false_alarm: Floats  # (n + 1,) levels of the first stage
+    detection: Mapping[str, Floats]  # OOD-validation set -> its share found at each level
+    score: str  # of the first stage
 
 
 def operating_points(
@@ -90,16 +70,13 @@ def operating_points(
     score = score or model.head.named_scores["epistemic"]
     known = read_belief(model.predict(calibration), score, doubt, calibration)
     curve = metrics.risk_coverage(known.doubt, known.errors)
-    levels, detection = _detection(known, read_ood_sets(model, ood_validation, score, doubt))
-    return OperatingPoints(
-        curve.x,
-        curve.y,
-        metrics.aurc(known.doubt, known.errors),
-        levels,
-        detection,
-        score,
-        doubt,
-    )
+    aurc = metrics.aurc(known.doubt, known.errors)
+    reference, levels = Reference.of(known.score), np.arange(len(known) + 1) / (len(known) + 1)
+    detection = {}
+    for name, readings in read_ood_sets(model, ood_validation, score, doubt).items():
+        p = np.sort(reference.p_values(readings.score, readings.label))
+        detection[name] = np.searchsorted(p, levels + 1e-12, side="right") / len(p)
+    return OperatingPoints(curve.x, curve.y, aurc, levels, detection, score)
 
 
 def plot_operating_points(
@@ -113,31 +90,16 @@ def plot_operating_points(
         path: also write the figure there; the ending names the format.
     """
     require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - optional
     from matplotlib.figure import Figure  # noqa: PLC0415 - optional
 
     with styled():
         figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-        FigureCanvasAgg(figure)
         left, right = figure.subplots(1, 2)
         _draw_risk(left, points, policy)
         _draw_detection(right, points, policy)
     if path is not None:
         write_figure(figure, Path(path))
     return figure
-
-
-def _detection(
-    known: Readings, unfamiliar: Mapping[str, Readings]
-) -> tuple[Floats, dict[str, Floats]]:
-    """The levels k/(n + 1), and how much of each set has a p-value up to each of them."""
-    reference = Reference.of(known.score)
-    levels = np.arange(len(known) + 1) / (len(known) + 1)
-    detection = {}
-    for name, readings in unfamiliar.items():
-        p = reference.p_values(readings.score, readings.label)
-        detection[name] = np.searchsorted(np.sort(p), levels + 1e-12, side="right") / len(p)
-    return levels, detection
 
 
 def _draw_risk(axes: Axes, points: OperatingPoints, policy: Policy | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, overload
 
@@ -50,20 +50,12 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with one input.
-
-    Attributes:
-        verdict: accept, abstain or unfamiliar.
-        label: the most probable class, whatever the verdict.
-        confidence: its probability.
-        p_value: of "this input is like the calibration data". A twentieth of such inputs have
-            0.05 or less.
-    """
+    """What to do with one input."""
 
     verdict: Verdict
-    label: Any
-    confidence: float
-    p_value: float
+    label: Any  # the most probable class, whatever the verdict
+    confidence: float  # its probability
+    p_value: float  # of "this input is like the calibration data", a twentieth of which have ≤ 0.05
 
     def __str__(self) -> str:
         return (
@@ -76,22 +68,13 @@ class Decision:
 class Decisions:
     """Decisions on N inputs; `decisions[i]` is one, `decisions[:3]` and `decisions[mask]` are some.
 
-    Attributes:
-        verdict: (N,) int8, values of `Verdict`.
-        label: (N,) the most probable classes.
-        confidence: (N,) their probabilities.
-        p_value: (N,) conformal p-values.
+    All four are (N,), as in `Decision`.
     """
 
-    verdict: npt.NDArray[np.int8]
+    verdict: npt.NDArray[np.int8]  # values of `Verdict`
     label: npt.NDArray[Any]
     confidence: Floats
     p_value: Floats
-
-    def __post_init__(self) -> None:
-        lengths = {len(column) for column in vars(self).values()}
-        if len(lengths) > 1:
-            raise InputError(f"decisions need four arrays of one length, got {sorted(lengths)}")
 
     def __len__(self) -> int:
         return len(self.verdict)
@@ -136,21 +119,13 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What a policy reads of beliefs on N inputs.
+    """What a policy reads of beliefs on N inputs; of score and doubt only the order counts."""
 
-    Attributes:
-        score: (N,) how unfamiliar each input is; only the order counts.
-        doubt: (N,) how uncertain its label is; only the order counts.
-        label: (N,) predicted classes.
-        confidence: (N,) their probabilities.
-        wrong: (N,) whether the label is wrong, where it is known.
-    """
-
-    score: Floats
-    doubt: Floats
-    label: Ints
-    confidence: Floats
-    wrong: Bools | None = None
+    score: Floats  # (N,) how unfamiliar each input is
+    doubt: Floats  # (N,) how uncertain its label is
+    label: Ints  # (N,) predicted classes
+    confidence: Floats  # (N,) their probabilities
+    wrong: Bools | None = None  # (N,) whether the label is wrong, where it is known
 
     def __post_init__(self) -> None:
         lengths = {name: len(column) for name, column in vars(self).items() if column is not None}
@@ -177,11 +152,7 @@ class Readings:
 def read_belief(belief: Belief, score: str, doubt: str, labelled: Split | None = None) -> Readings:
     """The two scores, the labels and their probabilities; with labelled data, which are wrong.
 
-    Args:
-        belief: as `model.predict` returns it.
-        score: name of the score of unfamiliarity: in `SCORES`, or of a detector in `extra`.
-        doubt: name of the score of doubt, likewise.
-        labelled: the inputs with their classes.
+    `score` and `doubt` are names in `SCORES`, or of detectors in the belief's `extra`.
     """
     top = belief.log_probs().max(dim=1)
     label = top.indices.numpy(force=True)
@@ -192,6 +163,17 @@ def read_belief(belief: Belief, score: str, doubt: str, labelled: Split | None =
         top.values.exp().numpy(force=True).astype(np.float64),
         None if labelled is None else label != labelled.labels.numpy(force=True),
     )
+
+
+def read_ood_sets(
+    model: Model, sets: Mapping[str, Split] | None, score: str, doubt: str
+) -> dict[str, Readings]:
+    """What is read of each OOD-validation set."""
+    readings = {}
+    for name, split in (sets or {}).items():
+        require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
+        readings[name] = read_belief(model.predict(split), score, doubt)
+    return readings
 
 
 # -- the policy -----------------------------------------------------------------------------------
@@ -209,26 +191,16 @@ class Policy:
         Decision(verdict=<Verdict.ACCEPT: 0>, label=7, confidence=0.998, p_value=0.61)
 
     What is promised is promised of inputs that are exchangeable with the calibration data, and of
-    nothing else: see `docs/decisions.md`.
-
-    Attributes:
-        score: name of the score of the first stage.
-        doubt: name of the score of the second.
-        reference: calibration scores of the first stage.
-        level: p-values up to it are unfamiliar.
-        threshold: doubts up to it are accepted.
-        goal: what it was fitted for.
-        facts: the interval of the false-alarm rate, and how the policy does on the calibration data
-            of the last stage. These data found the threshold, where there is one, so that such
-            facts promise nothing.
-        class_names: of the labels.
+    nothing else: see `docs/decisions.md`. `facts` hold the interval of the false-alarm rate, and
+    how the policy does on the calibration data of the last stage. These found the threshold, so
+    that such facts promise nothing.
     """
 
-    score: str
-    doubt: str
-    reference: Reference
-    level: float
-    threshold: float
+    score: str  # name of the score of the first stage
+    doubt: str  # name of the score of the second
+    reference: Reference  # calibration scores of the first stage
+    level: float  # p-values up to it are unfamiliar
+    threshold: float  # doubts up to it are accepted
     goal: Goal
     facts: Mapping[str, float]
     class_names: tuple[str, ...] | None
@@ -252,17 +224,15 @@ class Policy:
         Args:
             model: a trained model.
             calibration: a labelled split of role calibration, which nothing else has seen.
-            goal: a `Goal`, or a text as `Goal.parse` reads it; or give its fields by name, such
-                as `false_alarm=0.05, risk=0.02`.
+            goal: a `Goal`, or a text as `Goal.parse` reads it; or give its fields by name.
             ood_validation: sets of role ood-validation, for `youden` and `costs`; they are pooled.
             score: of the first stage, a name in `SCORES` or of a detector in the belief's `extra`.
                 Defaults to the method's epistemic score.
-            doubt: of the second stage, likewise.
-            conditional: p-values within each predicted class (Mondrian), so that the false-alarm
-                rate holds in each of them.
+            doubt: of the second stage, in the same way.
+            conditional: let the false-alarm rate hold within each predicted class (Mondrian).
             seed: of the random partition of the calibration data. Choose it once: to try seeds
                 until a risk is met breaks its `delta`.
-            goals: fields of `Goal`.
+            goals: fields of `Goal`, such as `false_alarm=0.05, risk=0.02`.
         """
         wanted = Goal.of(goal, goals)
         require_use(calibration, "policy")
@@ -271,12 +241,11 @@ class Policy:
         if not wanted.needs_ood and ood_validation is not None:
             raise InputError("OOD-validation data choose nothing for this goal: leave them out")
         sets = {"": ood_validation} if isinstance(ood_validation, Split) else ood_validation
-        unfamiliar = read_ood_sets(model, sets, score, doubt)
         names = calibration.class_names
         policy = cls.from_readings(
             known,
             wanted,
-            ood_validation=[*unfamiliar.values()],
+            ood_validation=[*read_ood_sets(model, sets, score, doubt).values()],
             num_classes=model.head.num_classes if conditional else None,
             seed=seed,
             names=names,
@@ -296,13 +265,8 @@ class Policy:
     ) -> Policy:
         """A policy from what was read of beliefs on calibration data, without a model.
 
-        Args:
-            known: of calibration data, with `wrong`.
-            goal: what it is to achieve.
-            ood_validation: of each OOD-validation set.
-            num_classes: for p-values within each predicted class; None for one reference.
-            seed: of the random partition.
-            names: of the classes, for messages.
+        With `num_classes` the false-alarm rate holds within each predicted class. `names` of the
+        classes are for messages.
         """
         known.errors  # noqa: B018 - refused here, before anything is computed
         goal = Goal.of(goal, {})
@@ -372,7 +336,7 @@ class Policy:
         }
 
     def _rate_facts(self) -> dict[str, float]:
-        low, high = self.reference.rate_interval(self.level) if self.level > 0 else (0.0, 0.0)
+        low, high = self.reference.rate_interval(self.level)
         size = float(self.reference.size)
         return {"calibration": size, "false_alarm_low": low, "false_alarm_high": high}
 
@@ -396,7 +360,7 @@ class Policy:
         if "coverage" in facts:
             error = "none accepted" if math.isnan(facts["error"]) else f"{facts['error']:.2%} wrong"
             lines.append(
-                f"seen        of {int(facts['judged'])} calibration samples "
+                f"seen        of {facts['judged']:.0f} calibration samples "
                 f"{facts['coverage']:.1%} accepted, {error}"
             )
         if "cost" in facts:
@@ -429,10 +393,8 @@ class Policy:
         """Which inputs are accepted, and what is promised of them."""
         goal, chosen = self.goal, "every familiar input"
         if self.threshold == math.inf and not goal.asks_clarity:
-            return (
-                f"{chosen}, clear or not: the goal does not say how clear (risk=, coverage= or "
-                "costs do)"
-            )
+            unasked = "the goal does not say how clear (risk=, coverage= or costs do)"
+            return f"{chosen}, clear or not: {unasked}"
         if self.threshold == -math.inf:
             chosen = "nothing"
         elif self.threshold < math.inf:
@@ -447,28 +409,22 @@ class Policy:
     # -- as plain values -------------------------------------------------------------------------
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON values that `from_plain` reads; floats survive exactly.
+        """Plain values that `from_plain` reads; floats survive exactly.
 
-        A threshold of infinity is None; other numbers that JSON lacks are the texts inf, -inf, nan.
+        A threshold of infinity is None; a threshold and facts that JSON lacks are the texts -inf
+        and nan. Scores of the reference may be infinite numbers.
         """
-        plain: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain["threshold"] = None if self.threshold == math.inf else self.threshold
-        plain["reference"] = [group.tolist() for group in self.reference.groups]
-        return {name: _encode(to_plain(value)) for name, value in plain.items()}
+        threshold = None if self.threshold == math.inf else self.threshold
+        groups = [group.tolist() for group in self.reference.groups]
+        plain = to_plain(vars(self) | {"threshold": threshold, "reference": groups})
+        encoded: dict[str, Any] = _encoded(plain)
+        return encoded
 
     @classmethod
     def from_plain(cls, plain: Any, where: str = "policy") -> Policy:
         """The inverse of `to_plain`, strictly; `where` says in messages what is being read."""
-        if isinstance(plain, Mapping):
-            special = {name: _decode(plain[name]) for name in _SPECIAL if name in plain}
-            plain = {**plain, **special}
-        stored = from_plain(
-            cls,
-            plain,
-            where,
-            reference=tuple[tuple[float, ...], ...],
-            threshold=float | None,
-        )
+        numbers = tuple[tuple[float, ...], ...]
+        stored = from_plain(cls, _decoded(plain), where, reference=numbers, threshold=float | None)
         scores: Any = stored.reference  # still the plain numbers
         groups = tuple(np.asarray(group, dtype=np.float64) for group in scores)
         if not groups or any(
@@ -484,37 +440,18 @@ class Policy:
         return replace(stored, reference=Reference(groups), threshold=threshold)
 
 
-_SPECIAL = ("threshold", "reference", "facts")  # fields with numbers that may not be finite
-
-
-def _encode(value: Any) -> Any:
-    """Numbers that JSON lacks as texts, in lists and mappings, too."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+def _encoded(value: Any) -> Any:
+    """Numbers that JSON lacks as texts, also in mappings."""
     if isinstance(value, Mapping):
-        return {key: _encode(inner) for key, inner in value.items()}
-    return [_encode(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _encoded(inner) for key, inner in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _decode(value: Any) -> Any:
-    """The inverse of `_encode`; any other text is left to be refused."""
-    if isinstance(value, str):
-        return float(value) if value in ("inf", "-inf", "nan") else value
+def _decoded(value: Any) -> Any:
+    """The inverse of `_encoded`."""
     if isinstance(value, Mapping):
-        return {key: _decode(inner) for key, inner in value.items()}
-    return [_decode(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def read_ood_sets(
-    model: Model, sets: Mapping[str, Split] | None, score: str, doubt: str
-) -> dict[str, Readings]:
-    """What is read of each OOD-validation set."""
-    for split in (sets or {}).values():
-        require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
-    return {
-        name: read_belief(model.predict(split), score, doubt)
-        for name, split in (sets or {}).items()
-    }
+        return {key: _decoded(inner) for key, inner in value.items()}
+    return float(value) if value in ("inf", "-inf", "nan") else value
 
 
 def _parts(known: Readings, goal: Goal, seed: int) -> list[Readings]:
@@ -529,8 +466,9 @@ def _parts(known: Readings, goal: Goal, seed: int) -> list[Readings]:
 
 
 def _reference(readings: Readings, num_classes: int | None) -> Reference:
-    labels = None if num_classes is None else readings.label
-    return Reference.of(readings.score, labels, num_classes or 0)
+    if num_classes is None:
+        return Reference.of(readings.score)
+    return Reference.of(readings.score, readings.label, num_classes)
 
 
 def _trial(reference: Reference, known: Readings, ood_validation: Sequence[Readings]) -> Trial:
@@ -544,5 +482,5 @@ def _trial(reference: Reference, known: Readings, ood_validation: Sequence[Readi
 
 
 def _percent(share: float) -> str:
-    """With the digits that it takes: 99.5 % must not be told as 100 %."""
+    """With the digits that it takes: 99.5 % must not become 100 %."""
     return f"{100 * share:.4g}%"

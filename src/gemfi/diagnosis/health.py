@@ -7,38 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-WARNING, HEALTHY, PLAIN = "!", "✓", "·"
-"""Marks of a finding: outside its limit, within it, and without a limit."""
-
 
 @dataclass(frozen=True)
 class Finding:
-    """One number of a model, with what it means.
+    """One number of a model, with what it means."""
 
-    Attributes:
-        name: what was measured.
-        value: the number; a share lies in [0, 1].
-        healthy: False where it is outside its limit; True where it is within, or has none.
-        meaning: what the number says, in one sentence.
-        remedy: of a warning, which settings to change; otherwise empty.
-        limit: what is asked of the number, in words; empty where it is reported only.
-        unit: `share` is shown in percent, `number` as it is.
-    """
-
-    name: str
-    value: float
-    healthy: bool
-    meaning: str
-    remedy: str = ""
-    limit: str = ""
-    unit: Literal["number", "share"] = "number"
+    name: str  # what was measured
+    value: float  # a share lies in [0, 1]
+    healthy: bool  # whether it is within its limit, or has none
+    meaning: str  # what the number says, in one sentence
+    remedy: str = ""  # of a warning, which settings to change
+    limit: str = ""  # what is asked of the number, in words; empty where it is reported only
+    unit: Literal["number", "share"] = "number"  # a share is shown in percent
 
     @property
     def mark(self) -> str:
-        """`!`, `✓` or `·`."""
-        if not self.healthy:
-            return WARNING
-        return HEALTHY if self.limit else PLAIN
+        """`!` outside its limit, `✓` within, `·` without one."""
+        return ("✓" if self.limit else "·") if self.healthy else "!"
 
     @property
     def shown(self) -> str:
@@ -48,23 +33,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Health:
-    """The findings on a model, and what could not be measured.
-
-    Attributes:
-        method: name of the method.
-        split: name of the split.
-        n: inputs of the split.
-        findings: what was measured.
-        skipped: name of a measure -> why it does not apply.
-        spectral_norms: layer -> its largest spectral norm, as evaluation uses it.
-    """
+    """The findings on a model, and what could not be measured."""
 
     method: str
-    split: str
-    n: int
+    split: str  # its name
+    n: int  # its inputs
     findings: tuple[Finding, ...]
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    spectral_norms: Mapping[str, float] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)  # measure -> why it does not apply
+    spectral_norms: Mapping[str, float] = field(default_factory=dict)  # layer -> its largest norm
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
@@ -78,10 +54,10 @@ class Health:
 
     def __getitem__(self, name: str) -> Finding:
         """The finding of a name."""
-        for finding in self.findings:
-            if finding.name == name:
-                return finding
-        raise KeyError(self.skipped.get(name, name))
+        findings = {finding.name: finding for finding in self.findings}
+        if name not in findings:
+            raise KeyError(self.skipped.get(name, name))
+        return findings[name]
 
     def __str__(self) -> str:
         return self.text()
@@ -104,10 +80,10 @@ class Health:
 
     def brief(self) -> str:
         """The warnings in full, and the names of what is within its limit."""
-        within = [finding.name for finding in self.findings if finding.mark == HEALTHY]
+        within = [finding.name for finding in self.findings if finding.mark == "✓"]
         lines = [self.title(), *_lines(self.warnings)]
         if within:
-            lines += _wrapped(f"  {HEALTHY} ", within)
+            lines += _wrapped("  ✓ ", within)
         return "\n".join(lines)
 
     def title(self) -> str:
@@ -133,9 +109,9 @@ def _lines(findings: tuple[Finding, ...]) -> list[str]:
     return lines
 
 
-def _wrapped(first: str, names: list[str], width: int = 100) -> list[str]:
-    """Names with commas between them, in lines of at most `width` that start below the first."""
+def _wrapped(first: str, names: list[str]) -> list[str]:
+    """Names with commas between them, in lines of at most 100 that start below the first."""
     below = " " * (len(first) - len(first.lstrip()) + 2)
     text = first + ", ".join(name.replace(" ", "\xa0") for name in names)  # a name is not broken
-    lines = textwrap.wrap(text, width, subsequent_indent=below, break_on_hyphens=False)
+    lines = textwrap.wrap(text, 100, subsequent_indent=below, break_on_hyphens=False)
     return [line.replace("\xa0", " ") for line in lines]

@@ -35,59 +35,42 @@ def rank_correlation(first: Tensor, second: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Heads:
-    """How the K components of a belief differ, and how the router uses them.
+    """How the K components of a belief differ, and how the router uses them."""
 
-    Attributes:
-        used: effective number of heads, exp of the entropy of the mean weights, in [1, K].
-        used_each: the same for one input, averaged over the inputs.
-        differ: share of inputs on which not all heads have the same most probable class.
-        cosine: mean cosine between the predictions of two heads.
-        disagreement: mean Jensen-Shannon divergence, in nats.
-    """
-
-    used: float
-    used_each: float
-    differ: float
-    cosine: float
-    disagreement: float
+    used: float  # effective number of heads, exp of the entropy of the mean weights, in [1, K]
+    used_each: float  # the same for one input, averaged over the inputs
+    differ: float  # share of inputs on which not all heads have the same most probable class
+    cosine: float  # mean cosine between the predictions of two heads
+    disagreement: float  # mean Jensen-Shannon divergence, in nats
 
 
 def heads(belief: Belief) -> Heads:
     """Compare the components of a belief, on inputs of your choice."""
-    weight = belief.log_weight
-    count = weight.shape[1]
-    label = belief.log_p.argmax(dim=-1)
+    weight, label = belief.log_weight, belief.log_p.argmax(dim=-1)
     direction = functional.normalize(belief.log_p.exp(), dim=-1)
     gram = direction @ direction.transpose(1, 2)  # (B, K, K)
-    upper = torch.triu(torch.ones(count, count, dtype=torch.bool), diagonal=1)
-    pairs = gram[:, upper.to(gram.device)]
+    row, column = torch.triu_indices(weight.shape[1], weight.shape[1], offset=1)
+    pairs = gram[:, row, column]
     return Heads(
         used=float(losses.usage(weight).exp()),
         used_each=float(dirichlet.entropy(weight).exp().mean()),
         differ=float((label != label[:, :1]).any(dim=1).to(torch.float64).mean()),
-        cosine=float(pairs.mean()) if count > 1 else 1.0,
+        cosine=float(pairs.mean()) if len(row) else 1.0,
         disagreement=float(dirichlet.disagreement(belief.log_p, weight).mean()),
     )
 
 
 @dataclass(frozen=True)
 class Support:
-    """How energy, gate and evidence follow the distance to the training data, by rank.
+    """Rank correlations of energy, gate and evidence, with the sign that they ought to have."""
 
-    Attributes:
-        energy: correlation of the energy with the distance; it ought to be positive.
-        evidence: of the evidence, ρ included, with the distance; negative.
-        gate: of the mean gate with the distance; negative.
-        gate_energy: of the mean gate with the energy; negative.
-        label_changes: share of inputs whose most probable class a gate on probabilities changes;
-            0 for gates that are part of α, which cannot be undone here.
-    """
-
-    energy: float | None
-    evidence: float | None
-    gate: float | None
-    gate_energy: float | None
+    energy: float | None  # of the energy with the distance to the training data: positive
+    evidence: float | None  # of the evidence, ρ included, with the distance: negative
+    gate: float | None  # of the mean gate with the distance: negative
+    gate_energy: float | None  # of the mean gate with the energy: negative
     label_changes: float
+    """Share of inputs whose most probable class a gate on probabilities changes; 0 for gates that
+    are part of α, which cannot be undone here."""
 
 
 def support(belief: Belief, distance: Tensor) -> Support:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from gemfi._config import check_choice, check_int, check_number
+from gemfi._files import require_module
 from gemfi.answers import uncertainty_columns
 from gemfi.belief import Belief
 from gemfi.bundle import save
@@ -30,7 +30,6 @@ from gemfi.estimator.inputs import (
     Floats,
     Reading,
     Scaling,
-    check_inputs,
     check_training,
     chunks,
     encoded_labels,
@@ -64,50 +63,41 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> classifier.decide(x[:1])[0].verdict
         <Verdict.ACCEPT: 0>
 
-    `fit` standardises columns (or channels of images), holds two parts out and trains on the rest:
-
-    - `validation_fraction`, for the number of epochs and the temperature of the probabilities; the
-      network is then trained again on these samples too, with as much learning in all (with
-      `patience=None` it is not, and they give the scales of densities and energies);
-    - `calibration_fraction`, for `decide`, and for nothing else.
-
-    Each part is a tenth of the samples or 4·√N, whichever is less, and at least 20, in proportion
-    to the classes. With fewer than 100 samples nothing is held out: the scales come from training
-    samples, there is no temperature, the last epoch is kept, and `decide` needs `calibrate` first.
-    A fraction of 0 holds nothing out either.
+    `fit` standardises columns (or channels of images) and holds two parts out: one to validate, for
+    the number of epochs and the temperature of the probabilities, one to calibrate `decide`, for
+    nothing else. Then it trains again on all but the latter, with as much learning in all (with
+    `patience=None` it does not). Each part is a tenth of the samples or 4·√N, whichever is less,
+    and at least 20, in proportion to the classes. With fewer than 100 samples nothing is held out:
+    there is no temperature, the last epoch is kept, and `decide` needs `calibrate` first. A
+    fraction of 0 holds nothing out either. See docs/estimator.md.
 
     No global random state is changed, and fits in several threads of one process take turns and
-    give what each gives alone (see `gemfi.fit`).
+    give what each gives alone.
 
     Args:
         method: a name in `METHODS`.
         backbone: a name in `BACKBONES`, or a module that returns (B, D), of which a copy is
             trained.
-        backbone_options: arguments of a backbone given by name, such as `{"width": 256}`; its
-            input size follows from the data.
-        preprocessor: a transformer of scikit-learn, such as a `ColumnTransformer`, that X goes
-            through wherever it is given; a copy is fitted on training samples. Not needed for
-            scales, categories and missing values.
-        config: the method's configuration; None for its default, but for rows the density of
-            the GEM family is one of the features and not of their directions
-            (`density_space="raw"`), so that rows far from the data are unfamiliar.
+        backbone_options: of a backbone given by name, such as `{"width": 256}`.
+        preprocessor: a transformer of scikit-learn for X, of which a copy is fitted on training
+            samples. Not needed for scales, categories and missing values.
+        config: the method's configuration; None for its default, for rows with
+            `density_space="raw"`, so that rows far from the data are unfamiliar.
         epochs: passes over the training data; None for as many as `max_steps` allows.
-        max_steps: optimiser steps, at least those of one epoch; None for 5·N^0.7, from 60
-            to 3,000.
+        max_steps: optimiser steps, at least one epoch; None for 5·N^0.7, from 60 to 3,000.
         batch_size: samples a step; None for N/16, rounded to a power of two from 16 to 256.
-        patience: stop when so many epochs have not had a better NLL on the validation part, and
-            keep the best; None runs all epochs and keeps the last.
-        class_weight: None, `balanced` (each class counts as much as any other), or a dict of
-            weights by class, 1 where it names none; it multiplies `sample_weight`.
+        patience: stop when so many epochs have not had a better validation NLL, and keep the best;
+            None runs all epochs and keeps the last.
+        class_weight: None, `balanced`, or weights by class, 1 where it names none; it multiplies
+            `sample_weight`.
         learning_rate: the largest; it falls to zero along a cosine. None, with `weight_decay`
-            None, trains rows twice, with 3·10⁻⁴ and decay 10 and with 10⁻³ and 0.5, and keeps
-            the second where its validation NLL is clearly lower (docs/estimator.md); 2·10⁻³ for
-            images and where nothing is held out.
+            None, tries two paces on rows and keeps one; 2·10⁻³ for images and where nothing is
+            held out.
         weight_decay: of AdamW; None as above, or 10⁻⁴.
-        validation_fraction: share that is held out, as above; None chooses it.
+        validation_fraction: share that is held out; None chooses it.
         calibration_fraction: likewise, for decisions.
-        n_threads: of torch, during the fit; None for one thread where X is rows and the network
-            small (batch times weights up to 2^28), and for torch's own setting elsewhere.
+        n_threads: of torch, during the fit; None for one where X is rows and the network small,
+            and for torch's own setting elsewhere.
         random_state: an integer, a `RandomState`, or None for another result each time.
         verbose: 0 is silent, 1 shows a progress bar.
 
@@ -119,8 +109,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         best_epoch_: the one that was kept, counted from 0; None for the last.
         n_steps_: optimiser steps.
         reading_: the fitted preprocessor, and the columns of a mixed table.
-        model_: the trained `Model`, in float64; it takes what `reading_` makes of X, which is X
-            itself where it holds numbers alone.
+        model_: the trained `Model`, in float64; it takes what `reading_` makes of X.
         log_temperature_: log T of the probabilities, which `model_` has too.
         calibration_: what `decide` knows of its calibration data, or None.
         history_: a record an epoch of the training that chose the number of epochs.
@@ -178,20 +167,27 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: rows (N, D) or images (N, C, H, W): an array, a data frame or a tensor. Of rows,
                 some numbers may be missing, and columns of a data frame may hold categories.
             y: (N,) labels of any type, of at least two classes.
-            sample_weight: (N,) how much each sample counts, not negative: 2 is a sample twice, 0
-                leaves it out. Training draws samples in proportion, and temperature and kept epoch
-                follow it; `decide` counts each calibration sample once: a copy proves nothing.
+            sample_weight: (N,) how often training draws each sample: 2 is a sample twice, 0 leaves
+                it out. `decide` counts each calibration sample once: a copy proves nothing.
         """
-        self._check_settings()
+        for name in ("epochs", "max_steps", "batch_size", "patience", "n_threads"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), 1)
+        for name in ("validation_fraction", "calibration_fraction"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 0, below=0.5)
         given, names = check_training(self, X, y)
         classes, labels = encoded_labels(names)
-        weight = total_weight(
-            without_torch(sample_weight, "sample_weight"), self.class_weight, names
-        )
+        sample_weight = without_torch(sample_weight, "sample_weight")
+        weight = total_weight(sample_weight, self.class_weight, names)
         samples, self.classes_ = Samples(given, labels, weight).without_zeros(classes)
-        seed = self._draw_seed()
-        shares = self.validation_fraction, self.calibration_fraction
-        parts = split_parts(samples.labels, *shares, seed)
+        if self.random_state is None:  # numpy's global state is left alone
+            seed = int(np.random.default_rng().integers(1 << 31))
+        else:
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        parts = split_parts(
+            samples.labels, self.validation_fraction, self.calibration_fraction, seed
+        )
         self.reading_, x = Reading.fit(
             self.preprocessor, samples.x, self.classes_[samples.labels], parts.train
         )
@@ -199,13 +195,46 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._fit(replace(samples, x=x), parts, seed)
         return self
 
-    def calibrate(self, X: Any, y: Any) -> Self:
-        """Let `decide` rest on other data than those that `fit` held out.
+    def _fit(self, samples: Samples, parts: Parts, seed: int) -> None:
+        scaling = Scaling.of(samples.x[parts.train], self.reading_.columns)
+        budget = choose_budget(
+            len(parts.train),
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            max_steps=self.max_steps,
+        )
+        fresh = partial(
+            build,
+            self.method,
+            self.backbone,
+            self.backbone_options,
+            len(self.classes_),
+            config=self.config,
+            example=scaling.apply(samples.x[parts.train[:2]]),
+            seed=seed,
+        )
+        bar, dimensions = bool(self.verbose), samples.x.ndim
+        training = Training(fresh, samples, parts, scaling, budget, self.patience, seed, bar)
+        paces = choose_paces(
+            self.learning_rate, self.weight_decay, dimensions, len(parts.validation)
+        )
+        threads = self.n_threads or choose_threads(fresh(), budget.batch_size, dimensions)
+        with limited_threads(threads):
+            kept, self.notes_ = training.best(paces)
+            # in float32 the last digits of a prediction would depend on the rest of its batch
+            self.model_ = kept.model.double().eval()
+            self.model_.input_mean = torch.from_numpy(scaling.mean)
+            self.model_.input_std = torch.from_numpy(scaling.std)
+            self.log_temperature_ = kept.log_temperature
+            if len(parts.validation):
+                self.model_.set_temperature(self.log_temperature_)
+            known = samples.rows(parts.calibration)
+            self.calibration_ = self._readings(known.x, known.labels) if len(known) else None
+        self.history_, self.best_epoch_ = kept.result.history, kept.result.best_epoch
+        self.n_iter_, self.n_steps_ = len(self.history_), self.history_[-1]["step"]
 
-        Args:
-            X: samples that `fit` has not seen.
-            y: their labels, of the known classes.
-        """
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Let `decide` rest on samples that `fit` has not seen, of the known classes."""
         x = self._read(X)
         known = {label: index for index, label in enumerate(self.classes_.tolist())}
         given = column_or_1d(without_torch(y)).tolist()
@@ -258,19 +287,11 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         output = getattr(self, "_sklearn_output_config", {}).get("transform", default)
         if not (hasattr(X, "iloc") or output == "pandas"):
             return columns
-        try:
-            pandas: Any = importlib.import_module("pandas")
-        except ImportError:
-            raise InputError("data frames need pandas: pip install pandas") from None
+        pandas = require_module("pandas", "a data frame")
         return pandas.DataFrame(columns, index=getattr(X, "index", None))
 
     def set_output(self, *, transform: Literal["default", "pandas"] | None = None) -> Self:
-        """Choose what `predict_uncertainty` returns, as for transformers.
-
-        Args:
-            transform: `pandas` for data frames, `default` for arrays by name unless X is a data
-                frame, None for no change.
-        """
+        """Choose what `predict_uncertainty` returns: `pandas`, or what suits X (`default`)."""
         if transform is not None:
             check_choice("transform", transform, ("default", "pandas"))
             self._sklearn_output_config = {"transform": transform}  # the name that `clone` keeps
@@ -300,19 +321,12 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             with warnings.catch_warnings():  # they may well be on another scale
                 warnings.simplefilter("ignore", GemfiWarning)
                 unknown = [self._readings(self._read(ood_validation))]
-        policy = Policy.from_readings(
-            self.calibration_, Goal.of(goal, goals), ood_validation=unknown
-        )
+        goal = Goal.of(goal, goals)
+        policy = Policy.from_readings(self.calibration_, goal, ood_validation=unknown)
         return replace(policy, score=self._score, doubt=_DOUBT)
 
     def decide(self, X: Any, goal: Goal | str | None = None, **goals: Any) -> Decisions:
-        """Accept, abstain or unfamiliar for each sample, with guarantees; see `Policy`.
-
-        Args:
-            X: samples.
-            goal: as of `policy`.
-            goals: likewise, `ood_validation` among them.
-        """
+        """Accept, abstain or unfamiliar for each sample, by the `policy` for a goal."""
         x, policy = self._read(X), self.policy(goal, **goals)
         decisions = _joined([policy(belief) for belief in self._beliefs(x)])
         return replace(decisions, label=self.classes_[decisions.label])
@@ -320,17 +334,19 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: Path | str, goal: Goal | str | None = None, **goals: Any) -> Path:
         """Write one file for `gemfi.load`, `gemfi predict` and `gemfi serve`; labels become texts.
 
-        It holds the columns of a table with categories and missing values, but no `preprocessor`.
-
-        Args:
-            path: of the file, which ends in `.safetensors`.
-            goal: of its policy, as of `policy`; by default that of `decide`, if it can be kept.
-            goals: likewise.
+        It holds the columns of a table with categories and missing values, but no `preprocessor`,
+        and the `policy` for a goal; by default that of `decide`, if it can be kept.
         """
         check_is_fitted(self)
-        self.reading_.check_saveable()
-        known = self.calibration_ is not None and len(self.calibration_) >= least_samples(0.05)
-        policy = self.policy(goal, **goals) if goal is not None or goals or known else None
+        if self.reading_.preprocessor is not None:
+            raise InputError(
+                f"a bundle cannot hold a {type(self.reading_.preprocessor).__name__}, and without "
+                "it the model would be asked about other inputs: fit without preprocessor= "
+                "(scales, categories and missing values need none), or keep the whole classifier "
+                "with joblib.dump"
+            )
+        enough = self.calibration_ is not None and len(self.calibration_) >= least_samples(0.05)
+        policy = self.policy(goal, **goals) if goal is not None or goals or enough else None
         return save(
             path,
             self.model_,
@@ -349,62 +365,13 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = tags.input_tags.categorical = True
         return tags
 
-    def _check_settings(self) -> None:
-        for name in ("epochs", "max_steps", "batch_size", "patience", "n_threads"):
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), 1)
-        for name in ("validation_fraction", "calibration_fraction"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 0, below=0.5)
-
-    def _draw_seed(self) -> int:
-        """A seed; without a state it is the system's, and numpy's global state is left alone."""
-        if self.random_state is None:
-            return int(np.random.default_rng().integers(1 << 31))
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _fit(self, samples: Samples, parts: Parts, seed: int) -> None:
-        scaling = Scaling.of(samples.x[parts.train], self.reading_.columns)
-        fixed = {name: getattr(self, name) for name in ("batch_size", "epochs", "max_steps")}
-        budget = choose_budget(len(parts.train), **fixed)
-        fresh = partial(
-            build,
-            self.method,
-            self.backbone,
-            self.backbone_options,
-            len(self.classes_),
-            config=self.config,
-            example=scaling.apply(samples.x[parts.train[:2]]),
-            seed=seed,
-        )
-        bar, dimensions = bool(self.verbose), samples.x.ndim
-        training = Training(fresh, samples, parts, scaling, budget, self.patience, seed, bar)
-        paces = choose_paces(
-            self.learning_rate, self.weight_decay, dimensions, len(parts.validation)
-        )
-        threads = self.n_threads or choose_threads(fresh(), budget.batch_size, dimensions)
-        with limited_threads(threads):
-            kept, self.notes_ = training.best(paces)
-            # in float32 the last digits of a prediction would depend on the rest of its batch
-            self.model_ = kept.model.double().eval()
-            self.model_.input_mean = torch.from_numpy(scaling.mean)
-            self.model_.input_std = torch.from_numpy(scaling.std)
-            self.log_temperature_ = kept.log_temperature
-            if len(parts.validation):
-                self.model_.set_temperature(self.log_temperature_)
-            known = samples.rows(parts.calibration)
-            self.calibration_ = self._readings(known.x, known.labels) if len(known) else None
-        self.history_, self.best_epoch_ = kept.result.history, kept.result.best_epoch
-        self.n_iter_, self.n_steps_ = len(self.history_), self.history_[-1]["step"]
-
     def _read(self, X: Any) -> Array:
         check_is_fitted(self)
-        return self.reading_.numbers(check_inputs(self, X, self.reading_))
+        return self.reading_.numbers(self, X)
 
     def _beliefs(self, x: Array) -> Iterator[Belief]:
         """Piece by piece, so that the memory for many samples is bounded."""
-        for piece in chunks(x):
-            yield self.model_.predict(torch.from_numpy(piece))
+        return (self.model_.predict(torch.from_numpy(piece)) for piece in chunks(x))
 
     def _readings(self, x: Array, labels: Array | None = None) -> Readings:
         beliefs = self._beliefs(x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -19,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from gemfi._files import require_module
 from gemfi.data.columns import Cells, Columns, frame_cells, warn_of_missing
 from gemfi.data.tensors import require_dense
 from gemfi.errors import InputError
@@ -39,12 +39,7 @@ _NUMBERS: Final[dict[str, Any]] = {
 
 
 def without_torch(data: Any, name: str = "X") -> Any:
-    """A tensor as an array, on the CPU and without gradients; anything else as it is.
-
-    Args:
-        data: of any kind.
-        name: of the argument, for messages.
-    """
+    """A tensor as an array, on the CPU and without gradients; anything else as it is."""
     require_dense(data, name)
     if not isinstance(data, Tensor):
         return data
@@ -63,13 +58,7 @@ def chunks(x: Array) -> Iterator[Array]:
 
 
 def check_training(estimator: Any, x: Any, y: Any) -> tuple[Any, Array]:
-    """X and y of a fit: numbers as an array, any other table as it is.
-
-    Args:
-        estimator: remembers the columns.
-        x: samples.
-        y: their labels.
-    """
+    """X and y of a fit: numbers as an array, any other table as it is; remembers the columns."""
     x, y = without_torch(x), without_torch(y, "y")
     if estimator.preprocessor is None and not _is_mixed(x):
         _refuse_words(x)
@@ -77,17 +66,6 @@ def check_training(estimator: Any, x: Any, y: Any) -> tuple[Any, Array]:
     validate_data(estimator, x, y, skip_check_array=True)
     check_consistent_length(x, y)
     return x, column_or_1d(y, warn=True)
-
-
-def check_inputs(estimator: Any, x: Any, reading: Reading) -> Any:
-    """X of a prediction, which must have the columns of the fit; then as `check_training`."""
-    x, columns = without_torch(x), reading.columns
-    words = columns is not None and any(column.kind == "category" for column in columns.columns)
-    if reading.preprocessor is None and not words and not _is_mixed(x):
-        _refuse_words(x)
-        return validate_data(estimator, x, reset=False, **_NUMBERS)
-    validate_data(estimator, x, reset=False, skip_check_array=True)
-    return x
 
 
 def encoded_labels(y: Array) -> tuple[Array, Ints]:
@@ -106,9 +84,8 @@ def _is_mixed(x: Any) -> bool:
     """Whether X is a data frame of more than plain numbers: categories, or missing values."""
     if not (hasattr(x, "iloc") and hasattr(x, "dtypes")):
         return False
-    if any(not isinstance(dtype, np.dtype) or dtype.kind not in "iufb" for dtype in x.dtypes):
-        return True
-    return bool(x.isna().to_numpy().any())
+    plain = (isinstance(dtype, np.dtype) and dtype.kind in "iufb" for dtype in x.dtypes)
+    return not all(plain) or bool(x.isna().to_numpy().any())
 
 
 def _refuse_words(x: Any) -> None:
@@ -119,9 +96,7 @@ def _refuse_words(x: Any) -> None:
             "columns GEMClassifier(preprocessor=TruncatedSVD(n_components=100))"
         )
     array = np.asarray(x)
-    if array.dtype.kind not in "OSU":
-        return
-    for cell in array.ravel():
+    for cell in array.ravel() if array.dtype.kind in "OSU" else []:
         if isinstance(cell, str | bytes) and not _is_number(cell):
             raise InputError(
                 f"X holds {cell[:40]!r}, which is no number: give categories as columns of a "
@@ -157,59 +132,53 @@ class Reading:
 
     @classmethod
     def fit(cls, preprocessor: Any, x: Any, y: Array, rows: Array) -> tuple[Reading, Array]:
-        """Learn from some rows; returns the numbers of all rows too.
-
-        Args:
-            preprocessor: a transformer, of which a copy is fitted; None for none.
-            x: what `check_training` returned.
-            y: (N,) its labels.
-            rows: to learn from.
-        """
+        """Learn from some rows of what `check_training` returned; gives the numbers of all too."""
         if preprocessor is not None:
             preprocessor, x = _preprocessed(preprocessor, x, y, rows)
-        columns, medians = _fitted_columns(x, rows), None
+        columns, medians = None, None
+        array = None if _is_mixed(x) else np.asarray(x)
+        if array is None or (array.ndim == 2 and _lacking(array).any()):
+            columns = Columns.fit(_cells(x), rows)
+            columns = None if columns.is_plain else columns
         if columns is None and np.ndim(x) == 2:
             medians = np.median(np.asarray(x, dtype=np.float64)[rows], axis=0)
         reading = cls(preprocessor, columns, medians)
         return reading, reading._encoded(x)
 
-    def numbers(self, x: Any) -> Array:
-        """The numbers of samples that `check_inputs` returned."""
+    def numbers(self, estimator: Any, x: Any) -> Array:
+        """The numbers of samples, which must have the columns of the fit."""
+        x, columns = without_torch(x), self.columns
+        words = columns is not None and any(column.kind == "category" for column in columns.columns)
+        if self.preprocessor is None and not words and not _is_mixed(x):
+            _refuse_words(x)
+            return self._encoded(validate_data(estimator, x, reset=False, **_NUMBERS))
+        validate_data(estimator, x, reset=False, skip_check_array=True)
         if self.preprocessor is not None:
             x = _dense(self.preprocessor.transform(x), self.preprocessor)
         return self._encoded(x)
-
-    def check_saveable(self) -> None:
-        """Refuse to write a bundle, which cannot hold a preprocessor."""
-        if self.preprocessor is not None:
-            raise InputError(
-                f"a bundle cannot hold a {type(self.preprocessor).__name__}, and without it the "
-                "model would be asked about other inputs: fit without preprocessor= (scales, "
-                "categories and missing values need none), or keep the whole classifier with "
-                "joblib.dump"
-            )
 
     def _encoded(self, x: Any) -> Array:
         if self.columns is not None:
             table, names = self.columns.filled(_cells(x, self.columns.names))
             warn_of_missing(names)
             return self.columns.encode_all(table, lambda row: f"row {row}")
-        numbers: Array = check_array(
-            x, dtype="numeric", allow_nd=True, ensure_all_finite="allow-nan", input_name="X"
-        )
+        numbers: Array = check_array(x, input_name="X", **_NUMBERS)
         if numbers.ndim not in {2, 4}:
             raise InputError(
                 f"X must be rows (N, D) or images (N, C, H, W), got shape {numbers.shape}; flatten "
                 "each sample with X.reshape(len(X), -1)"
             )
-        is_float = numbers.dtype.kind == "f"
-        lacking = np.isnan(numbers) if is_float else np.zeros_like(numbers, bool)
+        lacking = _lacking(numbers)
         if not lacking.any():
             return numbers
         if self.medians is None:
             raise InputError("X has NaN in an image, and the network cannot take it: fill it first")
         warn_of_missing(np.flatnonzero(lacking.any(axis=0)).tolist())
         return np.where(lacking, self.medians, numbers)
+
+
+def _lacking(x: Array) -> npt.NDArray[np.bool_]:
+    return np.isnan(x) if x.dtype.kind == "f" else np.zeros(x.shape, bool)
 
 
 def _preprocessed(preprocessor: Any, x: Any, y: Array, rows: Array) -> tuple[Any, Any]:
@@ -226,13 +195,11 @@ def _preprocessed(preprocessor: Any, x: Any, y: Array, rows: Array) -> tuple[Any
         parts.append(_dense(fitted.transform(_safe_indexing(x, rest)), fitted))
     order = np.argsort(np.concatenate([rows, rest]))
     if hasattr(parts[0], "iloc"):
-        pandas: Any = importlib.import_module("pandas")
-        return fitted, pandas.concat(parts).iloc[order]
+        return fitted, require_module("pandas", "a data frame").concat(parts).iloc[order]
     return fitted, np.concatenate([np.asarray(part) for part in parts])[order]
 
 
 def _dense(transformed: Any, preprocessor: Any) -> Any:
-    """What a preprocessor returned, if it is dense."""
     if scipy.sparse.issparse(transformed):
         raise InputError(
             f"the preprocessor {type(preprocessor).__name__} returns a sparse matrix, and the "
@@ -242,23 +209,12 @@ def _dense(transformed: Any, preprocessor: Any) -> Any:
     return transformed
 
 
-def _fitted_columns(x: Any, rows: Array) -> Columns | None:
-    """The columns of a table with words or holes; None for numbers as they are."""
-    if not _is_mixed(x):
-        array = np.asarray(x)
-        if array.ndim != 2 or array.dtype.kind != "f" or not np.isnan(array).any():
-            return None
-    columns = Columns.fit(_cells(x), rows)
-    return None if columns.is_plain else columns
-
-
 def _cells(x: Any, names: Sequence[str] | None = None) -> dict[str, Cells]:
     """The columns of a data frame or an array by name; those of an array are numbered."""
     if hasattr(x, "iloc"):
         return frame_cells(x)
     array: Array = np.asarray(x)
-    names = [str(index) for index in range(array.shape[1])] if names is None else names
-    return dict(zip(names, array.T, strict=True))
+    return dict(zip(names or map(str, range(array.shape[1])), array.T, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,50 +272,36 @@ def total_weight(sample_weight: Any, class_weight: ClassWeight, labels: Array) -
         class_weight: None, `balanced`, or class -> weight; a class that is not named has 1.
         labels: (N,) as the user wrote them.
     """
-    weight = None if sample_weight is None else _checked_weight(sample_weight, len(labels))
-    if class_weight is not None:
-        counts = np.ones(len(labels), bool) if weight is None else weight > 0
-        given = None if weight is None else weight[counts]
-        of_class = np.zeros(len(labels))
-        of_class[counts] = _weight_of_classes(class_weight, labels, counts, given)
-        weight = of_class if weight is None else of_class * weight
-    return None if weight is None or (weight == weight[0]).all() else weight
-
-
-def _checked_weight(sample_weight: Any, samples: int) -> Floats:
     try:
-        weight = np.array(sample_weight, dtype=np.float64)
+        weight = np.array(np.ones(len(labels)) if sample_weight is None else sample_weight, float)
     except (TypeError, ValueError):
         raise InputError("sample_weight must be numbers, one for each sample") from None
-    if weight.shape != (samples,):
+    if weight.shape != labels.shape:
         raise InputError(
-            f"sample_weight must have one number for each of the {samples} samples of X, got shape "
-            f"{weight.shape}"
+            f"sample_weight must have one number for each of the {len(labels)} samples of X, got "
+            f"shape {weight.shape}"
         )
     if not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
         raise InputError("sample_weight must be finite and not negative, and not all of them zero")
-    return weight
+    if class_weight is not None:
+        counts, known = weight > 0, np.unique(labels).tolist()
+        weight[counts] *= _of_classes(class_weight, labels[counts], weight[counts], known)
+    return None if (weight == weight[0]).all() else weight
 
 
-def _weight_of_classes(
-    class_weight: Mapping[Any, float] | str,
-    labels: Array,
-    counts: npt.NDArray[np.bool_],
-    sample_weight: Floats | None,
+def _of_classes(
+    class_weight: Mapping[Any, float] | str, labels: Array, weight: Floats, known: list[Any]
 ) -> Floats:
-    """The weight of the class of each sample that counts."""
-    classes, index = np.unique(labels[counts], return_inverse=True)
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise InputError(
-                f"class_weight must be None, 'balanced' or a dict of weights by class, got "
-                f"{class_weight!r}"
-            )
-        balanced: Floats = compute_class_weight(
-            "balanced", classes=classes, y=labels[counts], sample_weight=sample_weight
+    """The weight of the class of each sample."""
+    classes, index = np.unique(labels, return_inverse=True)
+    if class_weight == "balanced":
+        weights = compute_class_weight("balanced", classes=classes, y=labels, sample_weight=weight)
+        return np.asarray(weights, np.float64)[index]
+    if not isinstance(class_weight, Mapping):
+        raise InputError(
+            "class_weight must be None, 'balanced' or a dict of weights by class, got "
+            f"{class_weight!r}"
         )
-        return np.asarray(balanced, dtype=np.float64)[index]
-    known = np.unique(labels).tolist()
     strangers = [name for name in class_weight if name not in known]
     if strangers:
         raise InputError(

@@ -22,8 +22,8 @@ from gemfi.spectral import OFF, SpectralLayer
 
 Outputs = dict[str, Tensor]
 
-BLOCKED: Final = ("dissonance",)
-"""Scores that are computed in blocks, whose number depends on the batch."""
+BLOCKED: Final = "dissonance"
+"""The score that is computed in blocks, whose number depends on the batch."""
 
 
 class Deployed(nn.Module):
@@ -32,7 +32,7 @@ class Deployed(nn.Module):
         >>> Deployed(model, policy)(images)["decision"]
 
     The network and the head run in the dtype of their weights, and all that follows in float64, as
-    `model.predict` and a policy have it. Outputs, each of (B,) but for the first:
+    `model.predict` and a policy have it. The model is copied. Outputs, each of (B,) but the first:
 
     - `probs` (B, C) and `label`, the most probable class;
     - the scores of `gemfi.scores.MAIN` that the method has, and its own epistemic score. Higher is
@@ -40,8 +40,6 @@ class Deployed(nn.Module):
     - with a policy `p_value`, and `decision`: 0 accept, 1 abstain, 2 unfamiliar.
 
     A NaN in an input has the smallest p-value there is, and is never accepted.
-
-    The model is copied.
     """
 
     level: Tensor
@@ -56,7 +54,11 @@ class Deployed(nn.Module):
         limits = (0.0, 0.0) if policy is None else (policy.level, policy.threshold)
         self.register_buffer("level", torch.tensor(limits[0], dtype=torch.float64))
         self.register_buffer("threshold", torch.tensor(limits[1], dtype=torch.float64))
-        self.scores = self._scores()
+        belief = self.model.predict(self.example(1))  # to see which scores the method has
+        for name in () if policy is None else (policy.score, policy.doubt):
+            score_of(belief, name)  # says what is missing
+        wanted = dict.fromkeys((*MAIN, self.model.head.named_scores["epistemic"]))
+        self.scores = [name for name in wanted if name in available(belief)]
         self.eval()
 
     @property
@@ -115,16 +117,6 @@ class Deployed(nn.Module):
         outputs = {"probs": log_probs.exp(), "label": log_probs.argmax(dim=1)}
         return outputs | {name: score_of(belief, name) for name in self.scores}
 
-    def _scores(self) -> list[str]:
-        """What the method has, seen by asking it once."""
-        belief = self.model.predict(self.example(1))
-        known = available(belief)
-        if self.policy is not None:
-            for name in (self.policy.score, self.policy.doubt):
-                score_of(belief, name)  # says what is missing
-        wanted = dict.fromkeys((*MAIN, self.model.head.named_scores["epistemic"]))
-        return [name for name in wanted if name in known]
-
 
 class PValues(nn.Module):
     """Conformal p-values by comparing a score with every score of the reference.
@@ -147,10 +139,9 @@ class PValues(nn.Module):
 
     def forward(self, score: Tensor, label: Tensor) -> Tensor:
         """P-values (B,) of scores (B,) with predicted labels (B,)."""
+        reference, count = self.reference, self.count
         if self.is_conditional:
-            reference, count = self.reference[label], self.count[label]
-        else:
-            reference, count = self.reference, self.count
+            reference, count = reference[label], count[label]
         at_least = (reference >= score.unsqueeze(1)).to(torch.float64).sum(dim=1)
         return (1 + torch.minimum(at_least, count)) / (count + 1)  # padding is ≥ −∞ alone
 
@@ -184,19 +175,17 @@ def check_exportable(model: Model, policy: Policy | None = None) -> None:
             "this model does not know the shape of its inputs, which an export fixes: train it "
             "with fit, or set model.inputs = InputSpec(sample_shape=..., sample_dtype=...)"
         )
-    for used in () if policy is None else (policy.score, policy.doubt):
-        if used in BLOCKED:
-            raise InputError(
-                f"the policy decides by {used}, which no graph can hold: it is computed in blocks "
-                f"whose number depends on the batch. Fit one by another score: {', '.join(SCORES)}"
-            )
+    if policy is not None and BLOCKED in (policy.score, policy.doubt):
+        raise InputError(
+            f"the policy decides by {BLOCKED}, which no graph can hold: it is computed in blocks "
+            f"whose number depends on the batch. Fit one by another score: {', '.join(SCORES)}"
+        )
 
 
-# -- what a file says of itself, and how it is run without gemfi --------------------------------
+# -- what a file says of itself, and how it is run without gemfi ----------------------------------
 
-ENCODING: Final = "a number or its fill, then 1 if it was missing; 1 for the category, else 0"
-"""How columns become numbers, in the order of the metadata `numbers`."""
-
+# How columns become numbers, in the order of the metadata `numbers`.
+_ENCODING: Final = "a number or its fill, then 1 if it was missing; 1 for the category, else 0"
 _SNIPPET: Final = """\
 import json
 import numpy as np
@@ -217,11 +206,7 @@ def metadata(
 ) -> dict[str, str]:
     """Texts for the `metadata_props` of a model.
 
-    Args:
-        deployed: the module.
-        class_names: of its classes.
-        name: of the model.
-        columns: of a table with categories or missing values, which are not part of the graph.
+    `columns` are those of a table with categories or missing values, which are not in the graph.
     """
     shape, dtype = _input(deployed)
     what = "raw values: any normalisation is part of the graph"
@@ -236,7 +221,7 @@ def metadata(
         "scores": "higher is more uncertain; max_prob is 1 - max p, evidence -log of the evidence",
     }
     if columns is not None:
-        entries["input"] += f"; they are made from columns: {ENCODING}"
+        entries["input"] += f"; they are made from columns: {_ENCODING}"
         entries["columns"] = to_json(to_plain(columns)["columns"])
         entries["numbers"] = to_json(list(columns.outputs))
     if (policy := deployed.policy) is not None:

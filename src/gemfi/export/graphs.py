@@ -25,13 +25,9 @@ from gemfi.export.special import REWRITTEN
 PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
 _INPUT: Final = "input"
 _OPSET: Final = 20
-_BACKBONE: Final = "gemfi.backbone"
-"""Metadata of a node that is part of the backbone, which alone is quantised."""
-
+_BACKBONE: Final = "gemfi.backbone"  # marks a node of the backbone, which alone is quantised
+# Operators whose weights can be eight bits, and what they are.
 _LAYERS: Final = {"Conv": "convolution", "Gemm": "matrix product", "MatMul": "matrix product"}
-"""Operator -> what it is; these have weights that can be eight bits."""
-
-_LOGGERS: Final = ("", "torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 
 
 def require(name: str) -> Any:
@@ -71,12 +67,7 @@ def to_onnx(deployed: Deployed, program: ExportedProgram | None = None) -> Any:
 
 
 def convert(program: ExportedProgram, outputs: Sequence[str]) -> Any:
-    """A program of one input as an `onnx.ModelProto`, with the functions of `special.py`.
-
-    Args:
-        program: of torch.export.
-        outputs: their names, in order.
-    """
+    """A program of one input as an `onnx.ModelProto`, with the functions of `special.py`."""
     with _quiet():
         made = torch.onnx.export(
             program.run_decompositions(dict(REWRITTEN)),
@@ -147,15 +138,10 @@ def with_metadata(proto: Any, entries: Mapping[str, str]) -> Any:
 
 @dataclass(frozen=True)
 class Quantised:
-    """A graph with a quantised network.
+    """A graph with a quantised network."""
 
-    Attributes:
-        data: of the file.
-        layers: kind -> how many layers of the network have weights of eight bits.
-    """
-
-    data: bytes
-    layers: Mapping[str, int]
+    data: bytes  # of the file
+    layers: Mapping[str, int]  # kind -> how many layers of the network have weights of eight bits
 
     def __str__(self) -> str:
         parts = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in self.layers.items()]
@@ -171,7 +157,13 @@ def quantised(proto: Any) -> Quantised:
     """
     tools: Any = require("onnxruntime.quantization")
     weights = {tensor.name for tensor in proto.graph.initializer}
-    layers = [node for node in proto.graph.node if _is_layer(node, weights)]
+    layers = [
+        node
+        for node in proto.graph.node
+        if node.op_type in _LAYERS
+        and any(entry.key == _BACKBONE for entry in node.metadata_props)
+        and not weights.isdisjoint(node.input[1:2])
+    ]
     if not layers:
         raise InputError(
             "the network of this model has no convolution and no matrix product to quantise"
@@ -192,11 +184,6 @@ def quantised(proto: Any) -> Quantised:
         return Quantised(out.read_bytes(), dict(Counter(_LAYERS[node.op_type] for node in layers)))
 
 
-def _is_layer(node: Any, weights: set[str]) -> bool:
-    inside = any(entry.key == _BACKBONE for entry in node.metadata_props)
-    return inside and node.op_type in _LAYERS and len(node.input) > 1 and node.input[1] in weights
-
-
 def _not_exportable(deployed: Deployed, error: Exception) -> InputError:
     network = type(deployed.model.backbone).__name__
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason")
@@ -208,13 +195,11 @@ def _not_exportable(deployed: Deployed, error: Exception) -> InputError:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without messages and advice; what matters is raised, and the result is checked."""
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        for name in _LOGGERS:
-            logging.getLogger(name).setLevel(logging.ERROR)
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        logging.disable(before)

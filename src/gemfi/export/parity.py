@@ -36,11 +36,11 @@ TOLERANCE: Final = 1e-4
 """Of log-probabilities; and how near a decision may be to a boundary to fall on either side."""
 
 _SEEN: Final = 1e-30  # smaller probabilities count as nothing, and their logarithms may differ
-_LOGARITHMIC: Final = frozenset(
-    {"evidence", "bare_evidence", "max_alpha", "energy", "logit_energy", "density", "unfamiliarity"}
-    | {"differential_entropy", "differential_entropy_upper"}
+# Scores that are logarithms: near 0 their differences count as they are, not in proportion.
+_LOGARITHMIC: Final = (
+    *("evidence", "bare_evidence", "max_alpha", "energy", "logit_energy", "density"),
+    *("unfamiliarity", "differential_entropy", "differential_entropy_upper"),
 )
-"""Scores that are logarithms: near 0 their differences count as they are, not in proportion."""
 
 _BATCH: Final = 256
 
@@ -52,26 +52,16 @@ class Parity:
     A decision is the verdict, where there is a policy, and the label. It is within the margin where
     a change of its score, its doubt or its log-probabilities by 1e-4 could turn it: in proportion,
     or as it is for scores that are logarithms.
-
-    Attributes:
-        count: inputs.
-        log_prob: the largest difference of log-probabilities, of those above 1e-30.
-        near: inputs within the margin.
-        differ_near: decisions that differ, within the margin.
-        differ_far: decisions that differ beyond it.
-        p_value: the largest difference of p-values; None without a policy.
-        lost: outputs that are NaN where the model's are not.
-        verdicts: how many inputs have each, by the model.
     """
 
-    count: int
-    log_prob: float
-    near: int
-    differ_near: int
-    differ_far: int
-    p_value: float | None = None
-    lost: tuple[str, ...] = ()
-    verdicts: Mapping[str, int] | None = None
+    count: int  # inputs
+    log_prob: float  # the largest difference of log-probabilities, of those above 1e-30
+    near: int  # inputs within the margin
+    differ_near: int  # decisions that differ, within the margin
+    differ_far: int  # decisions that differ beyond it
+    p_value: float | None = None  # the largest difference; None without a policy
+    lost: tuple[str, ...] = ()  # outputs that are NaN where the model's are not
+    verdicts: Mapping[str, int] | None = None  # how many inputs have each, by the model
 
     @property
     def is_kept(self) -> bool:
@@ -113,18 +103,20 @@ def check_parity(deployed: Deployed, run: Runner, x: Tensor) -> Parity:
     if policy is not None:
         differ |= outputs["decision"] != truth["decision"]
         p_value = float(np.abs(truth["p_value"] - outputs["p_value"]).max())
-        verdicts = {str(one): int((truth["decision"] == one).sum()) for one in Verdict}
+        verdicts = {str(verdict): int((truth["decision"] == verdict).sum()) for verdict in Verdict}
+    pair = truth["probs"], outputs["probs"]
+    seen = (pair[0] > _SEEN) | (pair[1] > _SEEN)
+    log_p, log_q = (np.log(np.where(seen, np.maximum(p, 1e-300), 1.0)) for p in pair)
     near = within_margin(belief, policy)
+    lost = (name for name in truth if (np.isnan(outputs[name]) & ~np.isnan(truth[name])).any())
     return Parity(
         count=len(x),
-        log_prob=_log_difference(truth["probs"], outputs["probs"]),
+        log_prob=float(np.abs(log_p - log_q).max()),
         near=int(near.sum()),
         differ_near=int((differ & near).sum()),
         differ_far=int((differ & ~near).sum()),
         p_value=p_value,
-        lost=tuple(
-            name for name in truth if (np.isnan(outputs[name]) & ~np.isnan(truth[name])).any()
-        ),
+        lost=tuple(lost),
         verdicts=verdicts,
     )
 
@@ -148,14 +140,6 @@ def _is_near(belief: Belief, score: str, edge: Floats) -> Bools:
     size = np.maximum(np.abs(edge), 1.0 if score in _LOGARITHMIC else 0.0)
     near: Bools = finite & (np.abs(score_of(belief, score).numpy() - edge) <= TOLERANCE * size)
     return near
-
-
-def _log_difference(truth: Floats, probs: Floats) -> float:
-    if probs.shape != truth.shape:
-        raise InputError(f"expected probabilities of shape {truth.shape}, got {probs.shape}")
-    counts = (truth > _SEEN) | (probs > _SEEN)
-    one, other = (np.log(np.where(counts, np.maximum(p, 1e-300), 1.0)) for p in (truth, probs))
-    return float(np.abs(one - other).max())
 
 
 def onnx_runner(data: bytes, batch: int = _BATCH) -> Runner:
@@ -192,27 +176,17 @@ def program_runner(program: ExportedProgram, batch: int = _BATCH) -> Runner:
 
 @dataclass(frozen=True)
 class Given:
-    """Inputs, and where they come from.
+    """Inputs, and where they come from."""
 
-    Attributes:
-        x: (N, ...) as the graph takes them.
-        words: where they come from.
-        task: that they are of, with validation and OOD-validation data; None for others.
-    """
-
-    x: Tensor
-    words: str
-    task: Task | None = None
+    x: Tensor  # (N, ...) as the graph takes them
+    words: str  # where they come from
+    task: Task | None = None  # that they are of
 
 
 def gather(bundle: Bundle, deployed: Deployed, data: Sequence[str], most: int) -> Given:
-    """Inputs for a graph.
+    """Inputs for a graph: of a task, of files and folders, or, where `data` is empty, random ones.
 
-    Args:
-        bundle: of the model.
-        deployed: of the same model.
-        data: the name of a task, or files and folders; nothing for random inputs.
-        most: of files, of random ones, and of each set of a task.
+    There are at most `most` of them; of a task, of each of its sets.
     """
     if not data:
         return Given(random_inputs(deployed, most), "random inputs")
@@ -250,12 +224,12 @@ def random_inputs(deployed: Deployed, count: int, seed: int = 0) -> Tensor:
     """Inputs in the range of the data, from faint to strong, and images from coarse to fine."""
     generator = torch.Generator().manual_seed(seed)
     shape = deployed.sample_shape
-    strength = torch.rand(count, *(1 for _ in shape), generator=generator)
+    strength = torch.rand(count, *[1] * len(shape), generator=generator)
     if deployed.input_dtype != torch.uint8:
         x = 3 * strength * torch.randn(count, *shape, generator=generator)
         mean, std = deployed.model.input_mean, deployed.model.input_std
         if mean is not None and std is not None:  # standardised, so back to the raw scale
-            ones = (-1, *(1 for _ in shape[1:]))
+            ones = (-1, *[1] * (len(shape) - 1))
             x = x * std.reshape(ones) + mean.reshape(ones)
         return x.to(deployed.input_dtype)
     if len(shape) != 3:
@@ -275,48 +249,41 @@ def random_inputs(deployed: Deployed, count: int, seed: int = 0) -> Tensor:
 
 @dataclass(frozen=True)
 class Graph:
-    """What is to be written.
-
-    Attributes:
-        path: where to.
-        data: of the file.
-        lines: how it compares with the model, in words.
-        parity: the same in numbers; None for int8, which is not meant to be equal.
-    """
+    """What is to be written."""
 
     path: Path
     data: bytes
-    lines: tuple[str, ...]
-    parity: Parity | None = None
+    lines: tuple[str, ...]  # how it compares with the model, in words
+    parity: Parity | None = None  # and in numbers; None for int8, which is not meant to be equal
 
 
 def make_graphs(
     bundle: Bundle, deployed: Deployed, given: Given, files: Mapping[str, Path], most: int
 ) -> list[Graph]:
-    """The graphs that were asked for, each as the model says; otherwise an error.
+    """The graphs that were asked for, each as the model says on the inputs; otherwise an error.
 
-    Args:
-        bundle: of the model.
-        deployed: the model and a policy.
-        given: inputs to compare on.
-        files: `program`, `onnx` and `int8`, as many of them as are wanted, with their paths.
-        most: inputs of each set of a task that judge int8.
+    `files` holds paths for `program`, `onnx` and `int8`, those that are wanted; `most` inputs of
+    each set of a task judge int8.
     """
     program, done = graphs.to_program(deployed), []
-    if "program" in files:
-        parity = check_parity(deployed, program_runner(program), given.x)
-        parity.require(files["program"].name)
-        data = graphs.program_bytes(program)
-        done.append(Graph(files["program"], data, (str(parity),), parity))
+
+    def compared(run: Runner, name: str) -> Parity:
+        parity = check_parity(deployed, run, given.x)
+        parity.require(name)
+        return parity
+
+    if (path := files.get("program")) is not None:
+        parity = compared(program_runner(program), path.name)
+        done.append(Graph(path, graphs.program_bytes(program), (str(parity),), parity))
     if not files.keys() & {"onnx", "int8"}:
         return done
     proto: Any = graphs.to_onnx(deployed, program)
     notes = metadata(deployed, bundle.info.class_names, bundle.name, bundle.info.columns)
     exact = graphs.with_metadata(proto, notes).SerializeToString()
-    parity = check_parity(deployed, onnx_runner(exact), given.x)
-    parity.require(files["onnx"].name if "onnx" in files else "the ONNX graph before int8")
-    if "onnx" in files:
-        done.append(Graph(files["onnx"], exact, (str(parity),), parity))
+    path = files.get("onnx")
+    parity = compared(onnx_runner(exact), path.name if path else "the ONNX graph before int8")
+    if path is not None:
+        done.append(Graph(path, exact, (str(parity),), parity))
     if "int8" in files:
         notes["quantised"] = "int8, dynamic"
         small = graphs.quantised(graphs.with_metadata(proto, notes))
@@ -345,12 +312,7 @@ def figures(
 ) -> dict[str, float]:
     """Accuracy and ECE on validation data, and the AUROC of a score against each OOD set, in %.
 
-    Args:
-        run: a graph.
-        score: an output, higher is more OOD.
-        validation: of role validation.
-        ood: sets of role ood-validation.
-        most: inputs that are taken of each.
+    `most` inputs are taken of each; a high score is more OOD.
     """
     require_role(validation, (Role.VALIDATION,), "judging a quantised graph")
     for split in ood.values():

@@ -15,11 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-SHIFT: Final = 10
-"""Steps of the recurrence: from there on each series below is exact to the last digit of float64.
-
-Eight terms at x = 10 leave 0.44/10¹⁶.
-"""
+SHIFT: Final = 10  # steps of the recurrence: from there on eight terms of a series leave 0.44/10¹⁶
 
 _DIGAMMA: Final = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 _LGAMMA: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
@@ -83,8 +79,8 @@ def _steps(x: Tensor) -> Tensor:
 def _powers(square: Tensor, coefficients: tuple[float, ...]) -> Tensor:
     """Σ c_k·square^k by Horner's scheme."""
     total = square * coefficients[-1] + coefficients[-2]
-    for each in reversed(coefficients[:-2]):
-        total = total * square + each
+    for coefficient in reversed(coefficients[:-2]):
+        total = total * square + coefficient
     return total
 
 

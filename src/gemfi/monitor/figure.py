@@ -1,21 +1,17 @@
-"""The figure of a stream: the wealth against its limit, and p-values along the stream."""
+"""The figure of a stream: the wealth against its limit, and p-values along it; by matplotlib."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from gemfi._drawing import BLUE, GREY, INK, MUTED, VERMILION, require_matplotlib, styled
+from gemfi._drawing import BLUE, GREY, INK, MUTED, VERMILION, styled
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
 from gemfi.monitor.stream import MonitorState, Stream, mean_p
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
 _POINTS = 64  # of the lower panel, at most
 _LEAST = 10  # inputs of a point, so that its mean is about normal
@@ -23,24 +19,19 @@ _LIMITS = 3.0  # the wealth is shown up to this power of its limit
 
 
 def draw(state: MonitorState, stream: Stream, reference: int) -> Figure:
-    """The figure of a stream against n = `reference` calibration scores, on a canvas of its own."""
+    """The figure of a stream against n = `reference` calibration scores."""
     if state.count == 0:
         raise InputError("there is nothing to draw yet: the stream has no inputs")
-    require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - optional
-    from matplotlib.figure import Figure  # noqa: PLC0415 - optional
-
     with styled():
         figure = Figure(figsize=(6.8, 4.2), layout="constrained")
-        FigureCanvasAgg(figure)
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         _draw_wealth(upper, state, stream)
         _draw_p_values(lower, state, stream, reference)
+        for axes in (upper, lower):
+            if state.fired_at is not None:
+                axes.axvline(state.fired_at + 1, color=VERMILION, lw=0.8)  # when it was counted
         figure.align_ylabels()
     return figure
-
-
-# -- the wealth -----------------------------------------------------------------------------------
 
 
 def _draw_wealth(axes: Axes, state: MonitorState, stream: Stream) -> None:
@@ -59,17 +50,10 @@ def _draw_wealth(axes: Axes, state: MonitorState, stream: Stream) -> None:
         "fires here", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
         textcoords="offset points", ha="right", color=VERMILION, fontsize=8,
     )  # fmt: skip
-    axes.yaxis.set_major_locator(_integer_ticks(5))
+    axes.locator_params(axis="y", nbins=5, integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
     axes.set_ylabel("evidence of drift")
     axes.set_title(_title(state, top, shown), loc="left")
-    _mark_alarm(axes, state)
-
-
-def _integer_ticks(most: int | Literal["auto"]) -> MaxNLocator:
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - optional
-
-    return MaxNLocator(most, integer=True, steps=[1, 2, 2.5, 5, 10])
 
 
 def _title(state: MonitorState, top: float, shown: float) -> str:
@@ -78,14 +62,6 @@ def _title(state: MonitorState, top: float, shown: float) -> str:
     word = "rose" if state.direction == "rise" else "fell"
     beyond = f"; later $10^{{{top:.0f}}}$" if top > shown else ""
     return f"alarm at input {state.fired_at:,}: scores {word}{beyond}"
-
-
-def _mark_alarm(axes: Axes, state: MonitorState) -> None:
-    if state.fired_at is not None:
-        axes.axvline(state.fired_at + 1, color=VERMILION, lw=0.8)  # when it had been counted
-
-
-# -- the p-values ---------------------------------------------------------------------------------
 
 
 def _draw_p_values(axes: Axes, state: MonitorState, stream: Stream, reference: int) -> None:
@@ -105,9 +81,8 @@ def _draw_p_values(axes: Axes, state: MonitorState, stream: Stream, reference: i
         f"against calibration data, means of {int(sizes[0]):,}; grey: 95 % of them without drift",
         loc="left", fontsize=8, fontweight="normal", color=MUTED,
     )  # fmt: skip
-    axes.xaxis.set_major_locator(_integer_ticks("auto"))
+    axes.locator_params(axis="x", integer=True)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    _mark_alarm(axes, state)
 
 
 def _smoothed(count: int, stream: Stream, reference: int) -> tuple[Floats, Floats, Floats]:

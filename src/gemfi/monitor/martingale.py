@@ -22,25 +22,15 @@ import numpy as np
 
 from gemfi.metrics import Floats, Ints
 
-BLOCK: Final = 256
-"""Scores that wait unsorted before they become a run."""
+BLOCK: Final = 256  # scores that wait unsorted before they become a run
+RATIO: Final = 16  # runs are merged unless one has more than so many times the scores of the next
+EXPONENTS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # small ε for strong changes, large for weak ones
+BETTORS: Final = 2 * len(EXPONENTS)  # first those on rising scores, then those on falling ones
 
-RATIO: Final = 16
-"""A run has more than this many times the scores of the next one, or they are merged."""
-
-DRAWN: Final = 4096
-"""Uniform numbers that are drawn at a time."""
-
+_DRAWN: Final = 4096  # uniform numbers at a time
+# A caller's own generator of the same seed draws otherwise: draws that the scores came from would
+# not be independent of them, and the test would fire by itself.
 _DRAWS: Final = 7_031_978
-"""So that a caller's own generator of the same seed draws otherwise: draws that the scores came
-from would not be independent of them, and the test would fire by itself."""
-
-EXPONENTS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
-"""The ε: small ones for strong changes, those near one for weak ones."""
-
-BETTORS: Final = 2 * len(EXPONENTS)
-"""First those on rising scores, then those on falling ones."""
-
 _LOGS: Final = np.log(EXPONENTS)
 _POWERS: Final = np.array(EXPONENTS) - 1
 
@@ -61,14 +51,10 @@ class Order:
 
     A few sorted runs, each much longer than the next, and an unsorted rest. It never changes: an
     addition makes another one that shares the long runs. 8 bytes a score.
-
-    Attributes:
-        runs: each ascending.
-        rest: fewer than `BLOCK` scores.
     """
 
-    runs: tuple[Floats, ...] = ()
-    rest: Floats = field(default_factory=lambda: np.empty(0))
+    runs: tuple[Floats, ...] = ()  # each ascending
+    rest: Floats = field(default_factory=lambda: np.empty(0))  # fewer than `BLOCK`
 
     @classmethod
     def of(cls, scores: Floats) -> Order:
@@ -99,7 +85,11 @@ class Order:
             counts += counts_among(run, block)
         if len(rest) < BLOCK:
             return counts, Order(self.runs, rest)
-        return counts, Order(_merged((*self.runs, np.sort(rest))))
+        runs, last = list(self.runs), np.sort(rest)
+        while runs and len(runs[-1]) <= RATIO * len(last):
+            last = np.concatenate([runs.pop(), last])
+            last.sort(kind="stable")  # two sorted parts are merged in one pass
+        return counts, Order((*runs, last))
 
 
 def _counts_before(scores: Floats, start: int) -> Ints:
@@ -113,26 +103,12 @@ def _counts_before(scores: Floats, start: int) -> Ints:
     return np.array([pair.sum(axis=1) for pair in pairs])
 
 
-def _merged(runs: tuple[Floats, ...]) -> tuple[Floats, ...]:
-    """Runs whose last two are of similar length become one."""
-    *before, last = runs
-    while before and len(before[-1]) <= RATIO * len(last):
-        last = np.concatenate([before.pop(), last])
-        last.sort(kind="stable")  # two sorted parts are merged in one pass
-    return (*before, last)
-
-
 def p_values(counts: Ints, total: Ints, uniform: Floats) -> tuple[Floats, Floats]:
     """Smoothed conformal p-values (m,), and one minus them without loss of digits.
 
-    p = (#above + u·(#equal + 1)) / total, where the score itself is one of the equal. If the total
-    scores are exchangeable, p is uniform and independent of the earlier p-values. A high score has
-    a small p.
-
-    Args:
-        counts: (2, m) of the scores among the earlier ones.
-        total: (m,) how many scores there are up to each, itself included.
-        uniform: (m,) in (0, 1), one draw a score.
+    p = (#above + u·(#equal + 1)) / total, with (2, m) counts among the earlier scores, `total`
+    scores up to each, itself included, and u in (0, 1). If these are exchangeable, p is uniform and
+    independent of the earlier p-values. A high score has a small p.
     """
     above, equal = counts
     tied = equal + 1
@@ -141,14 +117,14 @@ def p_values(counts: Ints, total: Ints, uniform: Floats) -> tuple[Floats, Floats
 
 def draws(seed: int, stream: int, start: int, count: int) -> Floats:
     """Uniform numbers (count,) in (0, 1), from a place of a stream on; the seed decides."""
-    first, last = start // DRAWN, (start + count) // DRAWN
+    first, last = start // _DRAWN, (start + count) // _DRAWN
     blocks = [_block_of_draws(seed, stream, block) for block in range(first, last + 1)]
-    return np.concatenate(blocks)[start - first * DRAWN :][:count]
+    return np.concatenate(blocks)[start - first * _DRAWN :][:count]
 
 
 @lru_cache(maxsize=8)
 def _block_of_draws(seed: int, stream: int, block: int) -> Floats:
-    bits = np.random.PCG64([_DRAWS, seed, stream, block]).random_raw(DRAWN)
+    bits = np.random.PCG64([_DRAWS, seed, stream, block]).random_raw(_DRAWN)
     places = (bits >> np.uint64(12)).astype(np.float64)
     numbers: Floats = (places + 0.5) * 2.0**-52  # 52 bits and a half: never 0 or 1, 1 − u is exact
     numbers.flags.writeable = False  # it is shared
@@ -156,12 +132,6 @@ def _block_of_draws(seed: int, stream: int, block: int) -> Floats:
 
 
 # -- bets -----------------------------------------------------------------------------------------
-
-
-def log_bets(p: Floats, q: Floats) -> Floats:
-    """Log of what each bettor's stake is multiplied by, (m, BETTORS); q is 1 − p."""
-    logs = np.log(np.array([p, q])).T  # (m, 2)
-    return np.asarray((_LOGS + _POWERS * logs[:, :, None]).reshape(len(p), BETTORS))
 
 
 def log_reserve(n: Ints) -> Floats:
@@ -175,22 +145,14 @@ def log_new_stake(n: Ints) -> Floats:
     return np.asarray(np.log(math.log(2) * np.log1p(1 / (n + 1.0)) / (below * above)))
 
 
-def no_stakes() -> Floats:
-    """Log S_{j,0} (BETTORS,), of a stream without inputs."""
-    return np.full(BETTORS, -np.inf)
-
-
 def play(before: Floats, count: int, p: Floats, q: Floats) -> tuple[Floats, Floats]:
     """Log S_{j,n} (m, BETTORS) and log M_n (m,) after each of m more inputs.
 
-    Args:
-        before: log stakes (BETTORS,) before the first of them.
-        count: how many inputs there were before.
-        p: (m,) p-values.
-        q: (m,) one minus them.
+    `before` are the log stakes (BETTORS,) after `count` inputs; p and q are as of `p_values`.
     """
     n = np.arange(count + 1, count + len(p) + 1)
-    bets = log_bets(p, q)
+    logs = np.log(np.array([p, q])).T[:, :, None]  # (m, 2, 1)
+    bets = (_LOGS + _POWERS * logs).reshape(len(p), BETTORS)
     stakes, last = np.empty_like(bets), before
     for bet, new, row in zip(bets, log_new_stake(n), stakes, strict=True):
         last = np.add(np.logaddexp(last, new), bet, out=row)
@@ -198,7 +160,12 @@ def play(before: Floats, count: int, p: Floats, q: Floats) -> tuple[Floats, Floa
     return stakes, np.logaddexp(played, log_reserve(n))
 
 
+def no_stakes() -> Floats:
+    """Log S_{j,0} (BETTORS,), of a stream without inputs."""
+    return np.full(BETTORS, -np.inf)
+
+
 def is_rise(stakes: Floats) -> bool:
-    """Whether those who bet on rising scores hold most of the stakes (BETTORS,)."""
+    """Whether those who bet on rising scores hold most of the log stakes (BETTORS,)."""
     rising, falling = np.logaddexp.reduce(stakes.reshape(2, -1), axis=1)
     return bool(rising >= falling)

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from gemfi._config import check_number, check_seed
-from gemfi._drawing import write_figure
+from gemfi._drawing import require_matplotlib, write_figure
 from gemfi.belief import Belief
 from gemfi.data import USES, Split, require_role
 from gemfi.errors import InputError
@@ -107,14 +107,18 @@ class Monitor:
     def update(self, inputs: Values | Belief) -> MonitorState:
         """Count the next inputs, in the order in which they came.
 
-        How they are cut into batches changes nothing. On an error nothing is counted.
-
-        Args:
-            inputs: (m,) finite scores, one score, or a belief on m inputs as `model.predict`
-                returns it.
+        They are (m,) finite scores, one score, or a belief as `model.predict` returns it. How they
+        are cut into batches changes nothing. On an error nothing is counted.
         """
         stream = self._stream
-        scores = self._scores(inputs, len(stream))
+        if isinstance(inputs, Belief):
+            if self.score is None:
+                raise InputError(
+                    "this monitor was made from scores and does not know how to score a belief: "
+                    "give scores, or make it with Monitor.fit or score="
+                )
+            inputs = score_of(inputs, self.score)
+        scores = _finite(inputs, "scores", len(stream))
         for start in range(0, len(scores), _PART):
             part = scores[start : start + _PART]
             uniform = draws(self.seed, self._number, len(stream), len(part))
@@ -126,16 +130,6 @@ class Monitor:
         """Begin a new stream against the same calibration data, with a false-alarm rate anew."""
         self._number += 1
         self._stream = Stream()
-
-    def _scores(self, inputs: Values | Belief, count: int) -> Floats:
-        if not isinstance(inputs, Belief):
-            return _finite(inputs, "scores", count)
-        if self.score is None:
-            raise InputError(
-                "this monitor was made from scores and does not know how to score a belief: give "
-                "scores, or make it with Monitor.fit or score="
-            )
-        return _finite(score_of(inputs, self.score), "scores", count)
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -153,9 +147,13 @@ class Monitor:
         """What is known, in a few lines."""
         state, size = self.state, len(self.reference)
         of = "" if self.score is None else f" by {score_label(self.score)}"
+        largest = "never above its beginning"
+        if state.largest_at is not None:
+            largest = f"at most {_power(state.log10_largest)} at input {state.largest_at:,}"
         lines = [
             f"Monitor of {state.count:,} inputs against {size:,} calibration scores{of}",
-            f"wealth  {_wealth(state)}",
+            f"wealth  {_power(state.log10_wealth)} now, {largest}; fires at "
+            + _power(state.log10_limit),
             f"alarm   {_alarm(state, self.false_alarm)}",
         ]
         recent = mean_p(self._stream.recent, size)
@@ -168,11 +166,8 @@ class Monitor:
         return "\n".join(lines)
 
     def plot(self, path: Path | str | None = None) -> Figure:
-        """The wealth against its limit, and the p-values along the stream; needs matplotlib.
-
-        Args:
-            path: also write it there, in the format of its ending.
-        """
+        """The wealth against its limit, and p-values along the stream; also written to a path."""
+        require_matplotlib()
         from gemfi.monitor.figure import draw  # noqa: PLC0415 - matplotlib is optional
 
         figure = draw(self.state, self._stream, len(self.reference))
@@ -197,8 +192,7 @@ class Monitor:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become the monitor whose `state_dict` this is, and go on as it would have, bit for bit.
 
-        Args:
-            state: as `state_dict` returned it, or as `numpy.load` reads it from a file.
+        `state` may also be what `numpy.load` reads from a file.
         """
         self.__dict__.update(vars(type(self).from_state_dict(state)))
 
@@ -212,13 +206,6 @@ class Monitor:
         )  # fmt: skip
         monitor._number, monitor._stream = record["stream"], Stream.of(record)
         return monitor
-
-
-def _wealth(state: MonitorState) -> str:
-    largest = "never above its beginning"
-    if state.largest_at is not None:
-        largest = f"at most {_power(state.log10_largest)} at input {state.largest_at:,}"
-    return f"{_power(state.log10_wealth)} now, {largest}; fires at {_power(state.log10_limit)}"
 
 
 def _power(log10: float) -> str:
@@ -247,10 +234,7 @@ def _meaning(median: float, recent: int, reference: int) -> str:
 def _finite(values: Values, name: str, first: int | None = None) -> Floats:
     """Scores (m,) in float64, a copy; refused by their place if they are not finite.
 
-    Args:
-        values: numbers, in an array, a tensor or a list; one number is an array of one.
-        name: of the argument.
-        first: number of the first of them in the stream, for the message.
+    One number is an array of one. In a stream, `first` is the number of the first of them.
     """
     if isinstance(values, Tensor):
         values = values.detach().double().cpu().numpy()

@@ -10,19 +10,15 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from gemfi._config import decode
 from gemfi.errors import InputError
 from gemfi.metrics import Floats, Ints
 from gemfi.monitor import martingale
 from gemfi.monitor.martingale import BETTORS, Order
 
-RECENT: Final = 100
-"""Inputs that the median of p is of."""
-
-BINS: Final = 1024
-"""Bins of the history that a figure is drawn from, however long the stream is."""
-
-FORMAT: Final = 1
-"""Of the record; another number is another meaning."""
+RECENT: Final = 100  # inputs that the median of p is of
+BINS: Final = 1024  # of the history that a figure is drawn from, however long the stream is
+FORMAT: Final = 1  # of the record; another number is another meaning
 
 Direction = Literal["rise", "fall"]
 _DIRECTIONS: Final[tuple[Direction | None, ...]] = (None, "rise", "fall")
@@ -30,38 +26,20 @@ _DIRECTIONS: Final[tuple[Direction | None, ...]] = (None, "rise", "fall")
 
 @dataclass(frozen=True)
 class MonitorState:
-    """What is known of a stream so far; inputs are counted from 0.
+    """What is known of a stream so far; inputs are counted from 0."""
 
-    Attributes:
-        count: how many inputs there were.
-        log10_wealth: of the martingale now; it began at 0.
-        log10_limit: at which it fires, −log10 of the false-alarm rate.
-        log10_largest: the largest it has been.
-        largest_at: the input at which it was; None if it was never above its beginning.
-        fired_at: the input at which it first reached the limit; None if it has not.
-        direction: whether scores rose or fell when it fired; None if it has not.
-    """
-
-    count: int
-    log10_wealth: float
-    log10_limit: float
-    log10_largest: float
-    largest_at: int | None
-    fired_at: int | None
-    direction: Direction | None
+    count: int  # how many inputs there were
+    log10_wealth: float  # of the martingale now; it began at 0
+    log10_limit: float  # at which it fires, −log10 of the false-alarm rate
+    log10_largest: float  # the largest it has been
+    largest_at: int | None  # the input at which it was; None if it was never above its beginning
+    fired_at: int | None  # the input at which it first reached the limit; None if it has not
+    direction: Direction | None  # whether scores rose or fell when it fired; None if it has not
 
     @property
     def fired(self) -> bool:
         """Whether it has fired; it stays so until `reset`."""
         return self.fired_at is not None
-
-
-def _no_peaks() -> Floats:
-    return np.full(BINS, -np.inf)
-
-
-def _no_ranks(length: int = BINS) -> Ints:
-    return np.zeros(length, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,32 +48,21 @@ class Stream:
 
     Bin b of the history is of the inputs from b·stride on. Its maxima and sums of integers are
     exact, however the stream is cut into batches.
-
-    Attributes:
-        order: the scores.
-        log_stakes: (BETTORS,) of each bettor.
-        log_wealth: the martingale's logarithm.
-        log_largest: the largest it has been.
-        largest_at: the input at which it was; −1 for the beginning.
-        fired_at: the input at which it first reached the limit; −1 if it has not.
-        direction: of the scores then, a place in (None, rise, fall).
-        recent: (at most `RECENT`,) ranks of the last inputs among calibration scores, see `mean_p`.
-        stride: inputs a bin, a power of two.
-        peaks: (BINS,) the largest log wealth.
-        ranks: (BINS,) sums of the inputs' ranks among calibration scores.
     """
 
-    order: Order = field(default_factory=Order)
-    log_stakes: Floats = field(default_factory=martingale.no_stakes)
-    log_wealth: float = 0.0
-    log_largest: float = 0.0
-    largest_at: int = -1
-    fired_at: int = -1
-    direction: int = 0
-    recent: Ints = field(default_factory=lambda: _no_ranks(0))
-    stride: int = 1
-    peaks: Floats = field(default_factory=_no_peaks)
-    ranks: Ints = field(default_factory=_no_ranks)
+    order: Order = field(default_factory=Order)  # the scores
+    log_stakes: Floats = field(default_factory=martingale.no_stakes)  # (BETTORS,)
+    log_wealth: float = 0.0  # log of the martingale
+    log_largest: float = 0.0  # the largest that it has been
+    largest_at: int = -1  # the input at which it was; −1 for the beginning
+    fired_at: int = -1  # the input at which it first reached the limit; −1 if it has not
+    direction: int = 0  # of the scores then, a place in `_DIRECTIONS`
+    recent: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # the last ranks, ≤ RECENT
+    stride: int = 1  # inputs a bin, a power of two
+    peaks: Floats = field(
+        default_factory=lambda: np.full(BINS, -np.inf)
+    )  # (BINS,) largest log wealth
+    ranks: Ints = field(default_factory=lambda: np.zeros(BINS, np.int64))  # sums, see `mean_p`
 
     def __len__(self) -> int:
         return len(self.order)
@@ -115,15 +82,11 @@ class Stream:
     def extended(
         self, scores: Floats, uniform: Floats, reference: Floats, false_alarm: float
     ) -> Stream:
-        """With m ≥ 1 more inputs.
+        """With m ≥ 1 more inputs of these scores; it fires at the inverse of `false_alarm`.
 
-        Args:
-            scores: (m,) of them.
-            uniform: (m,) that break ties.
-            reference: (n,) calibration scores, ascending.
-            false_alarm: it fires at the inverse of this.
+        `uniform` (m,) numbers break ties; `reference` are the calibration scores, ascending.
         """
-        count = len(self)
+        count, limit = len(self), -math.log(false_alarm)
         inside = martingale.counts_among(reference, scores)
         outside, order = self.order.extended(scores)
         total = len(reference) + np.arange(count + 1, count + len(scores) + 1)
@@ -141,8 +104,8 @@ class Stream:
         top = int(wealth.argmax())
         if wealth[top] > self.log_largest:
             after = replace(after, log_largest=float(wealth[top]), largest_at=count + top)
-        if self.fired_at < 0 and wealth[top] >= -math.log(false_alarm):
-            first = int((wealth >= -math.log(false_alarm)).argmax())
+        if self.fired_at < 0 and wealth[top] >= limit:
+            first = int((wealth >= limit).argmax())
             word: Direction = "rise" if martingale.is_rise(stakes[first]) else "fall"
             after = replace(after, fired_at=count + first, direction=_DIRECTIONS.index(word))
         return after
@@ -152,8 +115,8 @@ class Stream:
         count, stride, peaks, sums = len(self), self.stride, self.peaks.copy(), self.ranks.copy()
         while count + len(ranks) > BINS * stride:
             stride *= 2
-            peaks = np.append(peaks.reshape(-1, 2).max(axis=1), _no_peaks()[: BINS // 2])
-            sums = np.append(sums.reshape(-1, 2).sum(axis=1), _no_ranks(BINS // 2))
+            peaks = np.append(peaks.reshape(-1, 2).max(axis=1), np.full(BINS // 2, -np.inf))
+            sums = np.append(sums.reshape(-1, 2).sum(axis=1), np.zeros(BINS // 2, np.int64))
         bins = np.arange(count, count + len(ranks)) // stride
         np.maximum.at(peaks, bins, log_wealth)
         np.add.at(sums, bins, ranks)
@@ -167,15 +130,15 @@ class Stream:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Stream:
         """The stream of a checked record."""
-        names = [name for name in cls.__dataclass_fields__ if name != "order"]
-        return cls(Order.of(record["scores"]), **{name: record[name] for name in names})
+        values = {name: record[name] for name in cls.__dataclass_fields__ if name != "order"}
+        return cls(Order.of(record["scores"]), **values)
 
 
 def mean_p(ranks: Ints | Floats, reference: int) -> Floats:
     """Ranks among n calibration scores, 2·#above + #equal + 1, as p-values in (0, 1).
 
-    p = (#above + (#equal + 1) / 2) / (n + 1): as `p_values`, against calibration data alone, with
-    ties at their mean. It describes a stream; no bet is made on it.
+    As `p_values`, against calibration data alone, with ties at their mean. It describes a stream;
+    no bet is made on it.
     """
     return np.asarray(ranks / (2.0 * (reference + 1)))
 
@@ -207,7 +170,11 @@ def checked_record(state: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"this is no state of a monitor: it {wrong}; give what state_dict returned"
         )
-    record: dict[str, Any] = {name: _number(name, state[name], _NUMBERS[name]) for name in _NUMBERS}
+    record: dict[str, Any] = {}
+    for name, kind in _NUMBERS.items():
+        value = state[name]
+        value = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
+        record[name] = decode(kind, value, f"a monitor's state: {name}")
     if record["format"] != FORMAT:
         raise InputError(
             f"a monitor's state of format {record['format']}, but this version reads {FORMAT}"
@@ -216,14 +183,6 @@ def checked_record(state: Mapping[str, Any]) -> dict[str, Any]:
     if not _is_consistent(record):
         raise InputError("a monitor's state whose parts contradict each other: was it changed?")
     return record
-
-
-def _number(name: str, value: Any, kind: type[int | float | str]) -> int | float | str:
-    is_scalar = isinstance(value, np.ndarray | np.generic) and value.ndim == 0
-    plain = value.item() if is_scalar else value
-    if type(plain) not in ((int, float) if kind is float else (kind,)):
-        raise InputError(f"a monitor's state: {name} must be {kind.__name__}, got {value!r:.40}")
-    return kind(plain)
 
 
 def _array(name: str, value: Any, dtype: str, length: int | None) -> Any:

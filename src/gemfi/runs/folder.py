@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 from gemfi._config import decode, described, differences, from_plain, to_plain
 from gemfi._environment import Environment, environment
-from gemfi._files import to_json, write_atomically
+from gemfi._files import read_json, write_json
 from gemfi.bundle import Bundle, load, make_bundle, write_bundle
 from gemfi.data import Split, Task
 from gemfi.data.inputs import InputSpec
@@ -41,9 +40,7 @@ METRICS: Final = "metrics.json"
 SUMMARY: Final = "summary.md"
 FILES: Final = (RECORD, LOG, CHECKPOINT, MODEL, METRICS, SUMMARY)
 
-MEMBER_FILES: Final = (LOG, CHECKPOINT, LOCK)
-"""Of each member of an ensemble, in a folder of its own."""
-
+_MEMBER_FILES: Final = (LOG, CHECKPOINT, LOCK)  # of each member of an ensemble, in its own folder
 _FORMAT: Final = 1
 
 
@@ -52,24 +49,14 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFacts(InputSpec):
-    """A task as training sees it; its test and OOD sets are not looked at.
-
-    Attributes:
-        num_classes: C.
-        class_names: of the C classes.
-        sample_shape: of one input.
-        class_counts: training samples of each class.
-        normalisation: that the model applies to its inputs; None for none.
-        train: the training split.
-        validation: the validation split.
-    """
+    """A task as training sees it; its test and OOD sets are not looked at."""
 
     num_classes: int
     class_names: tuple[str, ...] = field()
     sample_shape: tuple[int, ...] = field()
     sample_dtype: str = field()
-    class_counts: tuple[int, ...]
-    normalisation: Normalisation | None
+    class_counts: tuple[int, ...]  # training samples of each class
+    normalisation: Normalisation | None  # that the model applies to its inputs
     train: SplitFacts
     validation: SplitFacts
 
@@ -88,28 +75,18 @@ class TaskFacts(InputSpec):
 
     def check_alike(self, task: Task, split: Split) -> None:
         """Refuse to judge a model by data of another kind than it was trained on."""
-        theirs = InputSpec(class_names=task.class_names).trained_on(split)
-        mine = InputSpec(**{name: getattr(self, name) for name in _KIND})
-        if mine != theirs:
+        here = to_plain(InputSpec(class_names=task.class_names).trained_on(split))
+        there = to_plain(replace(self.inputs, feature_names=None, columns=None))
+        if changed := differences(there, here):
             raise InputError(
-                f"task {task.name!r} is not what this run was trained on: samples "
-                f"{theirs.sample_shape} {theirs.sample_dtype} of {task.num_classes} classes, but "
-                f"the run has {self.sample_shape} {self.sample_dtype} of {self.num_classes} "
-                "classes (class names must agree as well)"
+                f"task {task.name!r} is not what this run was trained on: {described(changed)}"
             )
 
     def check_unchanged(self, task: Task, where: str) -> None:
-        """Refuse data that changed since training: what was learnt then may be test data now.
-
-        Args:
-            task: the data as they are.
-            where: the run, for the message.
-        """
-        names = ("train", "validation")
-        there = {name: to_plain(getattr(self, name)) for name in names}
-        here = {name: to_plain(SplitFacts.of(getattr(task, name))) for name in names}
-        changed = differences(there, here)
-        if changed:
+        """Refuse data that changed since training: what was learnt then may be test data now."""
+        there = {"train": self.train, "validation": self.validation}
+        here = {name: SplitFacts.of(getattr(task, name)) for name in there}
+        if changed := differences(to_plain(there), to_plain(here)):
             raise CheckpointError(
                 f"{where}: the data of task {task.name!r} are not those it was trained on "
                 f"({described(changed)}), so that samples it has learnt may be test samples now; "
@@ -117,22 +94,17 @@ class TaskFacts(InputSpec):
             )
 
 
-_KIND: Final = ("class_names", "sample_shape", "sample_dtype")
-
-
 @dataclass(frozen=True)
 class Record:
-    """The contents of `run.json`.
-
-    Attributes:
-        spec: what was asked for.
-        facts: of the data.
-        sessions: environments of the first session, and of later ones that differ.
-    """
+    """The contents of `run.json`."""
 
     spec: RunSpec
     facts: TaskFacts
-    sessions: tuple[Environment, ...]
+    sessions: tuple[Environment, ...]  # the first one, and later ones that differ
+
+    def __post_init__(self) -> None:
+        if not self.sessions:
+            raise InputError("sessions: the list is empty")
 
     @property
     def batches(self) -> int:
@@ -146,7 +118,7 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Whole or not at all."""
-        _write_json(folder / RECORD, {"format": _FORMAT, **to_plain(self)})
+        write_json(folder / RECORD, {"format": _FORMAT, **to_plain(self)})
 
     @classmethod
     def read(cls, folder: Path) -> Record:
@@ -162,26 +134,18 @@ class Record:
             spec = RunSpec.from_plain(plain.get("spec"), "spec")
             facts = from_plain(TaskFacts, plain.get("facts"), "facts")
             sessions = decode(tuple[Environment, ...], plain.get("sessions"), "sessions")
+            return cls(spec, facts, sessions)
         except InputError as error:
             raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
-        if not sessions:
-            raise CheckpointError(f"{path} cannot be read: sessions: the list is empty; {remedy}")
-        return cls(spec, facts, sessions)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, with its model.
-
-    Attributes:
-        folder: where it is.
-        record: what it is.
-        bundle: its model, without a policy.
-    """
+    """A finished run, with its model."""
 
     folder: Path
     record: Record
-    bundle: Bundle
+    bundle: Bundle  # without a policy
 
     @property
     def spec(self) -> RunSpec:
@@ -196,18 +160,13 @@ class Run:
     @property
     def training(self) -> dict[str, Any]:
         """Steps, seconds, parameters, best epoch and notes."""
-        training: dict[str, Any] = self.bundle.info.provenance["training"]
-        return training
+        return dict(self.bundle.info.provenance["training"])
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """Open a finished run and load its model; no data are needed.
-
-        Args:
-            folder: of the run, as `gemfi train` prints it.
-        """
+        """Open a finished run and load its model; no data are needed."""
         folder = Path(folder)
-        check_folder(folder, "the run")
+        _check_folder(folder)
         if not (folder / RECORD).exists():
             raise InputError(f"{folder} is not a run: it has no {RECORD}; give a run's folder")
         record = Record.read(folder)
@@ -217,42 +176,30 @@ class Run:
             raise CheckpointError(f"{folder} has no {MODEL}; run gemfi train again to write it")
         bundle = load(path)
         origin = bundle.info.provenance
-        there = {
-            "spec": RunSpec.from_plain(origin.get("spec"), f"{path}: spec").to_plain(),
-            "facts": to_plain(from_plain(TaskFacts, origin.get("facts"), f"{path}: facts")),
-        }
-        here = {"spec": record.spec.to_plain(), "facts": to_plain(record.facts)}
-        differing = differences(there, here)
-        if differing or "training" not in origin:
-            raise CheckpointError(
-                f"{path} belongs to another run ({described(differing)}); use another run "
-                "directory or delete it"
-            )
+        spec = RunSpec.from_plain(origin.get("spec"), f"{path}: spec")
+        facts = from_plain(TaskFacts, origin.get("facts"), f"{path}: facts")
+        there, here = {"spec": spec, "facts": facts}, {"spec": record.spec, "facts": record.facts}
+        changed = differences(to_plain(there), to_plain(here))
+        if changed or "training" not in origin:
+            words = described(changed)
+            raise CheckpointError(f"{path} belongs to another run ({words}); delete it")
         return cls(folder, record, replace(bundle, name=folder.name, run=folder))
 
     @classmethod
     def finish(cls, folder: Path, record: Record, model: Model, result: FitResult) -> Run:
-        """Keep the model of a run whose training has ended, unless it is kept already.
-
-        Args:
-            folder: of the run.
-            record: what it is.
-            model: as `fit` left it.
-            result: of `fit`.
-        """
+        """Keep the model of a run whose training has ended, unless it is kept already."""
         model.inputs = record.facts.inputs
-        training = {
-            "steps": result.steps,
-            "seconds": round(result.seconds, 3),
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "best_epoch": result.best_epoch,
-            "notes": result.notes,
-        }
         provenance = {
-            "training": training,
+            "training": {
+                "steps": result.steps,
+                "seconds": round(result.seconds, 3),
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                "best_epoch": result.best_epoch,
+                "notes": result.notes,
+            },
             "steps": record.steps,
             "environment": to_plain(record.sessions[-1]),
-            "spec": record.spec.to_plain(),
+            "spec": to_plain(record.spec),
             "facts": to_plain(record.facts),
         }
         bundle = make_bundle(folder.name, model, provenance=provenance)
@@ -261,12 +208,17 @@ class Run:
         return cls(folder, record, replace(bundle, run=folder))
 
     def metrics(self) -> dict[str, Any]:
-        """The contents of `metrics.json`."""
-        return read_metrics(self.folder)
-
-    def write_metrics(self, numbers: Mapping[str, Any]) -> None:
-        """Write `metrics.json`."""
-        _write_json(self.folder / METRICS, numbers)
+        """The contents of `metrics.json`: the numbers so far, empty before there are any."""
+        path, remedy = self.folder / METRICS, "delete it and run again"
+        if not path.exists():
+            return {}
+        numbers = _read_json(path, remedy)
+        try:
+            for name in numbers.keys() & {"validation", "test"}:
+                _check_section(numbers[name], _SECTION, name)
+        except InputError as error:
+            raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
+        return numbers
 
 
 def _check_finished(folder: Path, record: Record) -> None:
@@ -277,36 +229,26 @@ def _check_finished(folder: Path, record: Record) -> None:
         checkpoint.check_state(record.spec.train.epochs, record.batches)
         step, finished = checkpoint.state.step, checkpoint.state.finished
     if not finished:
-        raise CheckpointError(
-            f"{folder}: the run is not finished, {step:,} of {record.steps:,} steps; run gemfi "
-            "train again to finish it"
-        )
+        done = f"{step:,} of {record.steps:,} steps"
+        raise CheckpointError(f"{folder}: the run is not finished, {done}; run gemfi train again")
 
 
 # -- its folder ------------------------------------------------------------------------------------
 
 
 def begin(spec: RunSpec, folder: Path, task: Task) -> Record:
-    """Begin a run in a folder, or find that it is the same run that began there.
-
-    Args:
-        spec: what to run.
-        folder: of the run, as `require_run_folder` lets it pass; it is created.
-        task: the data.
-    """
+    """Begin a run in a folder that `require_run_folder` lets pass, or see that it began there."""
     facts, now = TaskFacts.of(task, normalise=spec.normalise), environment()
     if not (folder / RECORD).exists():
         record = Record(spec, facts, (now,))
         record.write(folder)
         return record
     record = Record.read(folder)
-    differing = differences(record.spec.identity(), spec.identity())
-    differing |= differences(to_plain(record.facts), to_plain(facts))
-    if differing:
-        raise CheckpointError(
-            f"{folder} holds another run ({described(differing)}); use another folder, or --fresh "
-            "to replace it"
-        )
+    changed = differences(record.spec.identity(), spec.identity())
+    changed |= differences(to_plain(record.facts), to_plain(facts))
+    if changed:
+        remedy = "use another folder, or --fresh to replace it"
+        raise CheckpointError(f"{folder} holds another run ({described(changed)}); {remedy}")
     if replace(record.sessions[-1], date=now.date) != now and not is_finished(folder):
         record = replace(record, sessions=(*record.sessions, now))
         record.write(folder)
@@ -327,7 +269,7 @@ def require_run_folder(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    check_folder(folder, "the run")
+    _check_folder(folder)
     if (folder / RECORD).exists():
         return
     ours = {LOCK, *(f"{name}.tmp" for name in FILES)}
@@ -338,12 +280,11 @@ def require_run_folder(folder: Path) -> None:
         )
 
 
-def check_folder(folder: Path, what: str) -> None:
-    """Refuse what is not a folder."""
+def _check_folder(folder: Path) -> None:
     if not folder.exists():
-        raise InputError(f"{what} {folder} does not exist")
+        raise InputError(f"the run {folder} does not exist")
     if not folder.is_dir():
-        raise InputError(f"{what} {folder} is a file; give a folder")
+        raise InputError(f"the run {folder} is a file; give a folder")
 
 
 def clear(folder: Path | str) -> None:
@@ -351,17 +292,15 @@ def clear(folder: Path | str) -> None:
     folder = Path(folder)
     require_run_folder(folder)
     members = [path for path in folder.iterdir() if re.fullmatch(rf"{MEMBER}\d+", path.name)]
-    ours = {*MEMBER_FILES, *(f"{name}.tmp" for name in MEMBER_FILES)}
+    ours = {*_MEMBER_FILES, *(f"{name}.tmp" for name in _MEMBER_FILES)}
     for member in members:
-        inside = [*member.iterdir()] if member.is_dir() else [member]
-        for path in inside:
+        for path in member.iterdir() if member.is_dir() else [member]:
             if path.name not in ours:
                 raise InputError(
-                    f"{path} is not of a run, and --fresh deletes nothing else; move it, or give "
-                    "another folder"
+                    f"{path} is not of a run, and --fresh deletes nothing else; move it away"
                 )
     for member in members:
-        _unlink(member, MEMBER_FILES)
+        _unlink(member, _MEMBER_FILES)
         member.rmdir()
     _unlink(folder, FILES)
 
@@ -385,65 +324,34 @@ DETECTION: Final = {"auroc": "AUROC", "aupr_id": "AUPR", "fpr95": "FPR95"}
 """Metric -> its title in a table."""
 
 _FACTS: Final = {"split": str, "role": str, "checksum": str, "n": int}
-_METRICS: Final = dict.fromkeys(DETECTION, float)
+_METRICS: Final = dict.fromkeys(DETECTION, float | None)
 _SECTION: Final[Mapping[str, Any]] = {
-    "id": {**_FACTS, **dict.fromkeys(CLASSIFICATION, float)},
+    "id": {**_FACTS, **dict.fromkeys(CLASSIFICATION, float | None)},
     "scores": {"aleatoric": str, "epistemic": str},
     "ood": {
         "*": {**_FACTS, "aleatoric": _METRICS, "epistemic": _METRICS, "by_score": {"*": _METRICS}}
     },
-    "absent": list,
+    "absent": list[str],
 }
 """What tables and summaries need of a section of `metrics.json`; `*` is any name."""
-
-_EXPECTED: Final = {
-    str: ("a text", (str,)),
-    int: ("an integer", (int,)),
-    float: ("a number or null", (int, float, type(None))),
-    list: ("a list of names", (list,)),
-}
-
-
-def read_metrics(folder: Path) -> dict[str, Any]:
-    """The numbers of a run so far; empty before there are any."""
-    path = folder / METRICS
-    if not path.exists():
-        return {}
-    remedy = "delete it and run again"
-    numbers = _read_json(path, remedy)
-    try:
-        for name in numbers.keys() & {"validation", "test"}:
-            _check_section(numbers[name], _SECTION, name)
-    except InputError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
-    return numbers
 
 
 def _check_section(value: Any, expected: Any, where: str) -> None:
     """Refuse a section without the fields of `_SECTION`; others may be there."""
     if not isinstance(expected, Mapping):
-        words, types = _EXPECTED[expected]
-        names = value if isinstance(value, list) else []
-        if type(value) not in types or not all(isinstance(name, str) for name in names):
-            raise InputError(f"{where}: expected {words}")
+        decode(expected, value, where)
         return
     if not isinstance(value, Mapping):
         raise InputError(f"{where}: expected a mapping")
     for key, inner in expected.items():
         for name in value if key == "*" else (key,):
-            _check_section(value.get(name, ...), inner, f"{where}.{name}")
+            if name not in value:
+                raise InputError(f"{where}: field {name} is missing")
+            _check_section(value[name], inner, f"{where}.{name}")
 
 
 def _read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """A JSON object, or an error that says what to do."""
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}; {remedy}") from error
+    plain = read_json(path, remedy)
     if not isinstance(plain, dict):
         raise CheckpointError(f"{path} does not hold a JSON object; {remedy}")
     return plain
-
-
-def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
-    write_atomically(path, to_json(plain, indent=1).encode() + b"\n")

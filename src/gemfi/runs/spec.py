@@ -12,9 +12,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from gemfi._config import from_plain, parse, split_setting, to_plain, with_settings
 from gemfi._files import runs_root
@@ -31,8 +31,6 @@ from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
 from gemfi.randomness import forked_generator
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -59,16 +57,12 @@ class OwnData:
 
     def task(self, path: str) -> Task:
         """The task of the files at a path."""
-        return task_from_path(
-            path,
-            label=-1 if self.label is None else self.label,
-            drop=self.drop,
-            keep=self.keep,
-            size=self.size,
-            grey=self.grey,
-            ood_validation=_by_name(self.ood_validation),
-            ood_test=_by_name(self.ood_test),
-        )
+        options: dict[str, Any] = vars(self) | {
+            "label": -1 if self.label is None else self.label,
+            "ood_validation": _by_name(self.ood_validation),
+            "ood_test": _by_name(self.ood_test),
+        }
+        return task_from_path(path, **options)
 
 
 def _by_name(paths: Sequence[str]) -> dict[str, str]:
@@ -85,25 +79,15 @@ class RunSpec:
 
     What is left out is filled in at construction, so that the record of a run is complete and
     stays true when a default of the library changes.
-
-    Attributes:
-        task: a name in `TASKS`, or the path of a user's own data.
-        method: a name in `METHODS`.
-        backbone: a name in `BACKBONES`.
-        backbone_options: its arguments as JSON values; `spectral` as kind and bound.
-        head: the method's configuration; None takes its default.
-        train: how to train. Its seed is also that of the initial weights.
-        normalise: standardise inputs by the task's mean and deviation.
-        own: how to read a user's own data.
     """
 
-    task: str
+    task: str  # a name in `TASKS`, or the path of a user's own data
     method: str
     backbone: str
-    backbone_options: Mapping[str, Any] = field(default_factory=dict)
-    head: Any = None
-    train: TrainConfig = field(default_factory=TrainConfig)
-    normalise: bool = False
+    backbone_options: Mapping[str, Any] = field(default_factory=dict)  # JSON values
+    head: Any = None  # the method's configuration; None takes its default
+    train: TrainConfig = field(default_factory=TrainConfig)  # its seed also makes the weights
+    normalise: bool = False  # inputs, by the task's mean and deviation
     own: OwnData = field(default_factory=OwnData)
 
     def __post_init__(self) -> None:
@@ -115,21 +99,22 @@ class RunSpec:
             )
         if getattr(head, "outliers", NONE).kind == "auxiliary":
             raise InputError(
-                "outliers.kind=auxiliary needs an auxiliary split, which no task has: use another "
-                "kind, or call fit(auxiliary=...)"
+                "outliers.kind=auxiliary needs an auxiliary split, which no task has: "
+                "use another kind, or call fit(auxiliary=...)"
             )
         options = dict(self.backbone_options)
         if getattr(head, "sn", False) and "spectral" in parameters(self.backbone):
             options.setdefault("spectral", SOFT)  # as build_model has it
         # through plain values, so that 15 and 15.0 are one setting
-        object.__setattr__(self, "head", None if head is None else _checked(head, "head"))
-        object.__setattr__(self, "train", _checked(self.train, "train"))
+        for name, config in (("head", head), ("train", self.train)):
+            if config is not None:
+                checked = from_plain(type(config), to_plain(config), name)
+                object.__setattr__(self, name, checked)
         object.__setattr__(self, "backbone_options", Blueprint(self.backbone, options).options)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
+        return dict(to_plain(self))
 
     @classmethod
     def from_plain(cls, mapping: Any, where: str = "spec") -> RunSpec:
@@ -156,11 +141,7 @@ class RunSpec:
         return f"{self.method}-{self.backbone}-seed{self.train.seed}-{self.digest}"
 
     def default_folder(self, task: str) -> Path:
-        """Where a run goes by default: the same spec, the same folder.
-
-        Args:
-            task: its short name.
-        """
+        """Where a run on a task of that name goes by default: the same spec, the same folder."""
         safe = re.sub(r"[^\w.-]+", "-", task).strip("-.") or "task"
         return runs_root() / safe / self.name
 
@@ -171,7 +152,6 @@ class RunSpec:
             num_classes: C of the task.
             normalisation: the task's; used only if the spec says `normalise`.
         """
-        options = Blueprint(self.backbone, self.backbone_options).arguments()
         with forked_generator(self.train.seed):
             return build_model(
                 self.method,
@@ -179,45 +159,36 @@ class RunSpec:
                 num_classes,
                 config=self.head,
                 normalisation=normalisation if self.normalise else None,
-                **options,
+                **Blueprint(self.backbone, self.backbone_options).arguments(),
             )
 
 
 def find_task(name: str, own: OwnData = OwnData()) -> Task:  # noqa: B008 - frozen
-    """The task of a name, whose splits are read when they are asked for; or of one's own files.
-
-    This is the one place where the commands turn a name into data.
-
-    Args:
-        name: a name in `TASKS`, or a path.
-        own: how to read what is at the path.
-    """
+    """The task of a name in `TASKS`, or of a user's own files at a path; no split is read yet."""
     if name in TASKS:
         if own != OwnData():
+            flags = ", ".join(f"--{f.name.replace('_', '-')}" for f in fields(OwnData))
             raise InputError(
-                "--label, --drop, --keep, --size, --grey, --ood-validation and --ood-test are for "
-                f"your own files; {name!r} is a task of the library (a folder of that name is "
-                f"./{name})"
+                f"{flags} are for your own files; {name!r} is a task of the library (a folder of "
+                f"that name is ./{name})"
             )
         return TASKS[name]()
     if not Path(name).exists():
-        if _is_path(name):
+        if _looks_like_path(name):
             raise InputError(f"{name} does not exist: no such file or folder")
-        raise InputError(
-            f"unknown task {name!r}; known: {', '.join(TASKS)}; or give the path of your own data: "
-            "a folder of images, or a file .npz, .csv, .parquet"
-        )
+        own_data = "your own data: a folder of images, or a file .npz, .csv, .parquet"
+        known = ", ".join(TASKS)
+        raise InputError(f"unknown task {name!r}; known: {known}; or give the path of {own_data}")
     return own.task(name)
 
 
-def _is_path(name: str) -> bool:
-    """Whether a name was meant as a path, even if nothing is there."""
+def _looks_like_path(name: str) -> bool:
     return bool(Path(name).suffix) or Path(name).name != name
 
 
 def task_of(spec: RunSpec) -> Task:
     """The data of a run that was trained, or an error that says where they were."""
-    if spec.task not in TASKS and (_is_path(spec.task) or Path(spec.task).exists()):
+    if spec.task not in TASKS and (_looks_like_path(spec.task) or Path(spec.task).exists()):
         for path in (spec.task, *spec.own.ood_validation, *spec.own.ood_test):
             if not Path(path).exists():
                 raise InputError(
@@ -225,10 +196,6 @@ def task_of(spec: RunSpec) -> Task:
                     "or train again on the data where they are now"
                 )
     return find_task(spec.task, spec.own)
-
-
-def _checked(config: T, where: str) -> T:
-    return from_plain(type(config), to_plain(config), where)
 
 
 # -- choosing one ----------------------------------------------------------------------------------
@@ -243,33 +210,18 @@ _AUGMENTED: Final = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train a method on one data set.
-
-    Attributes:
-        train: optimiser, schedule and budget.
-        backbone: a name in `BACKBONES`.
-        backbone_options: its arguments, the dropout among them.
-        head: fields of the method's configuration that the recipe sets.
-        normalise: standardise inputs, where the data set has constants for it.
-        notes: where it is not what the paper did, and why.
-    """
+    """How to train a method on one data set."""
 
     train: TrainConfig
     backbone: str
-    backbone_options: Mapping[str, Any] = field(default_factory=dict)
-    head: Mapping[str, Any] = field(default_factory=dict)
-    normalise: bool = True
-    notes: tuple[str, ...] = ()
+    backbone_options: Mapping[str, Any] = field(default_factory=dict)  # the dropout among them
+    head: Mapping[str, Any] = field(default_factory=dict)  # fields of the method's configuration
+    normalise: bool = True  # inputs, where the data set has constants for it
+    notes: tuple[str, ...] = ()  # where it is not what the paper did, and why
 
 
 def matched_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
-    """A spec for any task: the backbone follows from the shape of its training samples.
-
-    Args:
-        name: of the task.
-        method_name: a name in `METHODS`.
-        task: the task itself, if it is at hand.
-    """
+    """A spec for any task, by `matched_recipe`; the task itself is found by its name."""
     return make_spec(name, method_name, task or find_task(name))
 
 
@@ -294,26 +246,23 @@ def make_spec(
     Args:
         name: of the task.
         method_name: a name in `METHODS`.
-        task: the task, whose training samples decide what the recipe leaves open.
-        recipe: what to begin with; None for the one of `matched_recipe`, the same for all methods.
-        backbone: another backbone than the recipe's.
+        task: its training samples decide what the recipe leaves open.
+        recipe: what to begin with; by default `matched_recipe`, the same for all methods.
+        backbone: another one than the recipe's.
         options: texts `name=value` for the backbone.
         preset: a name in `gem_paper.presets()`, for gem-paper.
         outliers: another kind than the recipe's, with the settings that go with it.
         settings: texts `name=value` for the method's configuration.
-        head: a whole configuration of the method, in place of preset, outliers and settings.
+        head: a whole configuration, in place of preset, outliers and settings.
         train: fields of `TrainConfig`; None keeps the recipe's value.
-        normalise: False for inputs as they are; otherwise by the task's constants, if it has any
-            and the recipe uses them.
+        normalise: False for inputs as they are.
         own: how the user's own data were read.
     """
     shape = tuple(task.train.x.shape[1:])
     chosen = matched_recipe(shape, name, len(task.train)) if recipe is None else recipe
-    given = dict(chosen.backbone_options)
-    if backbone is not None and backbone != chosen.backbone:
-        given = input_options(backbone, shape)
-    else:
-        backbone = chosen.backbone
+    backbone = chosen.backbone if backbone is None else backbone
+    is_same = backbone == chosen.backbone
+    given = dict(chosen.backbone_options) if is_same else input_options(backbone, shape)
     changes = {key: value for key, value in (train or {}).items() if value is not None}
     return RunSpec(
         task=name,
@@ -333,9 +282,11 @@ def matched_recipe(shape: Sequence[int], name: str, samples: int) -> Recipe:
     Args:
         shape: of a sample.
         name: of the task; it decides the augmentation, which is none for most.
-        samples: to train on; few of them come in small batches, so that there are steps enough.
+        samples: to train on; the batch is the power of two from 16 to 128 that leaves twenty
+            batches an epoch, if one does.
     """
-    train = TrainConfig(batch_size=_batch_size(samples))
+    batch_size = min(128, max(16, 1 << int(math.log2(max(1, samples / 20)))))
+    train = TrainConfig(batch_size=batch_size)
     if len(shape) == 3 and shape[1] == shape[2] >= 8:
         backbone = "resnet18" if shape[0] == 3 else "convnet"
         options = input_options(backbone, shape)
@@ -344,11 +295,6 @@ def matched_recipe(shape: Sequence[int], name: str, samples: int) -> Recipe:
         augmentation = _AUGMENTED.get(name, Augmentation())
         return Recipe(replace(train, augmentation=augmentation), backbone, options)
     return Recipe(train, "mlp", input_options("mlp", shape))
-
-
-def _batch_size(samples: int) -> int:
-    """The power of two from 16 to 128 that leaves twenty batches an epoch, if one does."""
-    return min(128, max(16, 1 << int(math.log2(max(1, samples / 20)))))
 
 
 def _head(
@@ -360,12 +306,14 @@ def _head(
 ) -> Any:
     """The method's configuration: its default, the recipe's fields, and what was asked for."""
     head = method(method_name).default_config()
-    head = replace(head, **recipe.head) if recipe.head else head
+    if recipe.head:
+        head = replace(head, **recipe.head)
     if preset is not None:
         if method_name != "gem-paper":
             raise InputError(f"--preset {preset} is one of gem-paper, not of {method_name}")
         head = gem_paper.preset(preset, head)
-    head = head if outliers is None else _with_outliers(head, method_name, outliers)
+    if outliers is not None:
+        head = _with_outliers(head, method_name, outliers)
     head = with_settings(head, settings, "--set")
     if outliers not in (None, "none") and not getattr(head, "takes_outliers", True):
         raise InputError(
@@ -378,9 +326,7 @@ def _head(
 def _with_outliers(head: Any, method_name: str, kind: Kind) -> Any:
     """A configuration with outliers of a kind: the paper's VOS, our halo, or that kind alone."""
     if not hasattr(head, "outliers"):
-        able = [
-            name for name, head in METHODS.items() if hasattr(head.default_config(), "outliers")
-        ]
+        able = [name for name in METHODS if hasattr(METHODS[name].default_config(), "outliers")]
         raise InputError(
             f"{method_name} has no term on outliers, so --outliers {kind} means nothing to it; "
             f"these have one: {', '.join(able)}"
@@ -393,18 +339,19 @@ def _with_outliers(head: Any, method_name: str, kind: Kind) -> Any:
 def _parsed_options(backbone: str, texts: Sequence[str]) -> dict[str, Any]:
     """Texts such as `width=16` or `spectral.kind=off` as options of a backbone."""
     known = parameters(backbone)
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for text in texts:
         where = f"--backbone-options {text}"
-        name, value = split_setting(text, "--backbone-options")
+        name, value = split_setting(text, where)
         first, _, inner = name.partition(".")
         if first not in known:
             raise InputError(f"{where}: {backbone} has no such option; known: {', '.join(known)}")
         hint, default = known[first]
         if inner:
-            found[first] = with_settings(
-                found.get(first, default), [f"{inner}={value}"], "--backbone-options", f"{first}."
-            )
+            config = options.get(first, default)
+            setting = f"{inner}={value}"
+            config = with_settings(config, [setting], "--backbone-options", f"{first}.")
+            options[first] = config
         else:
-            found[first] = parse(hint, value, where)
-    return found
+            options[first] = parse(hint, value, where)
+    return options

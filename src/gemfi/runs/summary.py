@@ -34,22 +34,17 @@ def headline(record: Record) -> str:
 
 
 def table_notes(task: Task, *, labelled: bool) -> list[str]:
-    """Of a table: which column holds the labels, and how the others are read.
-
-    Args:
-        task: the data.
-        labelled: whether the user has named the column of the labels.
-    """
+    """Of a table: its label, which the user has named if `labelled`, and its other columns."""
     if task.columns is None:
         return []
     columns = task.columns.columns
     taken = "" if labelled else ", the last column; --label names another"
     categories = sum(column.kind == "category" for column in columns)
     lacking = sum(column.missing for column in columns)
-    read = [f"{len(columns)} columns"]
-    read += [f"{categories} of them categories"] if categories else []
-    read += [f"{lacking} with missing cells"] if lacking else []
-    return [f"Label: {task.label_name}{taken}.", f"Inputs: {', '.join(read)}."]
+    inputs = [f"{len(columns)} columns"]
+    inputs += [f"{categories} of them categories"] if categories else []
+    inputs += [f"{lacking} with missing cells"] if lacking else []
+    return [f"Label: {task.label_name}{taken}.", f"Inputs: {', '.join(inputs)}."]
 
 
 def terminal(run: Run, metrics: Mapping[str, Any]) -> str:
@@ -64,17 +59,8 @@ def terminal(run: Run, metrics: Mapping[str, Any]) -> str:
         lines += ["", f"OOD sets that are not here: {', '.join(section['absent'])}"]
     lines += ["", conventions([section])]
     if "health" in metrics:
-        lines += ["", health_of(run, metrics).brief()]
+        lines += ["", _health(run, metrics).brief()]
     return "\n".join(lines)
-
-
-def health_of(run: Run, metrics: Mapping[str, Any]) -> Health:
-    """The health that `metrics.json` holds."""
-    try:
-        return from_plain(Health, metrics["health"], "health")
-    except InputError as error:
-        path = run.folder / METRICS
-        raise CheckpointError(f"{path} cannot be read: {error}; delete it and run again") from error
 
 
 def every_score(section: Mapping[str, Any]) -> str:
@@ -86,53 +72,17 @@ def every_score(section: Mapping[str, Any]) -> str:
     return "\n\n".join([*blocks, *_notes(section)])
 
 
-def _score_tables(entry: Mapping[str, Any], named: Mapping[str, str]) -> list[Table]:
-    """Every score of an OOD set, the method's own two marked; and every post-hoc detector."""
-    marks = {
-        score: f" ({', '.join(kind for kind, own in named.items() if own == score)})"
-        for score in named.values()
-    }
-    by_score = {name + marks.get(name, ""): row for name, row in entry["by_score"].items()}
-    tables = {"score": by_score, "detector": entry.get("by_detector", {})}
-    return [
-        [[title, *DETECTION.values()], *([name, *_cells(row)] for name, row in rows.items())]
-        for title, rows in tables.items()
-        if rows or title == "score"
-    ]
-
-
-def _spaced(tables: Iterable[Sequence[str]]) -> list[str]:
-    """Tables with an empty line before each."""
-    return [line for table in tables for line in ("", *table)]
-
-
-def _notes(section: Mapping[str, Any]) -> list[str]:
-    """What is to be known of the scores of a section, and what fitting its detectors said."""
-    shown = any("differential_entropy" in entry["by_score"] for entry in section["ood"].values())
-    return [DIFFERENTIAL_ENTROPY_NOTE] * shown + [
-        f"{name}: {note}."
-        for name, entry in section.get("detectors", {}).items()
-        for note in entry["notes"]
-    ]
-
-
-def set_title(entry: Mapping[str, Any]) -> str:
-    """The real name of an OOD set, its role and its size."""
-    return f"{entry['split']} ({entry['role']}, n {entry['n']:,})"
-
-
 def markdown(run: Run, metrics: Mapping[str, Any]) -> str:
     """The contents of `summary.md`."""
     spec = run.spec
+    sections = {name: metrics[name] for name in ("validation", "test") if name in metrics}
     lines = [f"# {spec.method} on {spec.task}", "", f"{headline(run.record)}.", "", _trained(run)]
-    for name in ("validation", "test"):
-        if name in metrics:
-            lines += ["", *_markdown_section(name, metrics[name])]
+    for name, section in sections.items():
+        lines += ["", *_markdown_section(name, section)]
         if name == "validation" and "health" in metrics:
-            lines += ["", *_markdown_health(health_of(run, metrics))]
-    sections = [metrics[name] for name in ("validation", "test") if name in metrics]
-    lines += ["", conventions(sections), "", f"Files: {', '.join(f'`{name}`' for name in FILES)}."]
-    return "\n".join([*lines, ""])
+            lines += ["", *_markdown_health(_health(run, metrics))]
+    files = ", ".join(f"`{name}`" for name in FILES)
+    return "\n".join([*lines, "", conventions(sections.values()), "", f"Files: {files}.", ""])
 
 
 def _markdown_section(name: str, section: Mapping[str, Any]) -> list[str]:
@@ -153,18 +103,25 @@ def _markdown_section(name: str, section: Mapping[str, Any]) -> list[str]:
 
 
 def _markdown_health(health: Health) -> list[str]:
-    lines = [f"## {health.title()}", ""]
-    head = ["", "finding", "value", "limit", "meaning"]
-    body = (
-        [e.mark, e.name, e.shown, e.limit, e.meaning.replace("|", "\\|")] for e in health.findings
-    )
-    lines += markdown_table([head, *body], left=5)
-    for each in health.warnings:
-        lines += ["", f"Remedy for {each.name}: {each.remedy}."]
+    rows = [["", "finding", "value", "limit", "meaning"]]
+    for finding in health.findings:
+        meaning = finding.meaning.replace("|", "\\|")
+        rows.append([finding.mark, finding.name, finding.shown, finding.limit, meaning])
+    lines = [f"## {health.title()}", "", *markdown_table(rows, left=5)]
+    for finding in health.warnings:
+        lines += ["", f"Remedy for {finding.name}: {finding.remedy}."]
     if health.skipped:
-        told = "; ".join(f"{', '.join(names)} ({why})" for why, names in health.reasons().items())
-        lines += ["", f"Not measured: {told}."]
+        reasons = (f"{', '.join(names)} ({why})" for why, names in health.reasons().items())
+        lines += ["", f"Not measured: {'; '.join(reasons)}."]
     return lines
+
+
+def _health(run: Run, metrics: Mapping[str, Any]) -> Health:
+    try:
+        return from_plain(Health, metrics["health"], "health")
+    except InputError as error:
+        path = run.folder / METRICS
+        raise CheckpointError(f"{path} cannot be read: {error}; delete it and run again") from error
 
 
 def _trained(run: Run) -> str:
@@ -172,13 +129,16 @@ def _trained(run: Run) -> str:
     best = facts["best_epoch"]
     kept = "" if best is None else f", weights of epoch {best + 1} kept"
     done = f"{_count(facts['steps'], 'step')}, {duration(facts['seconds'])}{kept}"
-    trained = f"Trained {facts['parameters']:,} parameters in {done}."
-    return "\n".join([trained, *(f"Note: {note}." for note in facts["notes"])])
+    notes = [f"Note: {note}." for note in facts["notes"]]
+    return "\n".join([f"Trained {facts['parameters']:,} parameters in {done}.", *notes])
 
 
-def _classification(section: Mapping[str, Any]) -> Table:
-    values = [percent_or_nats(name, section["id"][name]) for name in CLASSIFICATION]
-    return [list(CLASSIFICATION.values()), values]
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def set_title(entry: Mapping[str, Any]) -> str:
+    """The real name of an OOD set, its role and its size."""
+    return f"{entry['split']} ({entry['role']}, n {entry['n']:,})"
 
 
 def detection_table(section: Mapping[str, Any]) -> Table:
@@ -190,9 +150,39 @@ def detection_table(section: Mapping[str, Any]) -> Table:
     return [["set", "role", "n", *DETECTION.values()], *rows]
 
 
+def _classification(section: Mapping[str, Any]) -> Table:
+    values = [percent_or_nats(name, section["id"][name]) for name in CLASSIFICATION]
+    return [list(CLASSIFICATION.values()), values]
+
+
+def _score_tables(entry: Mapping[str, Any], named: Mapping[str, str]) -> list[Table]:
+    """Every score of an OOD set, the method's own two marked; and every post-hoc detector."""
+    scores: Table = [["score", *DETECTION.values()]]
+    for score, values in entry["by_score"].items():
+        kinds = ", ".join(kind for kind, own in named.items() if own == score)
+        scores.append([f"{score} ({kinds})" if kinds else score, *_cells(values)])
+    detectors = [[name, *_cells(values)] for name, values in entry.get("by_detector", {}).items()]
+    return [scores, [["detector", *DETECTION.values()], *detectors]] if detectors else [scores]
+
+
 def _cells(values: Mapping[str, Any]) -> list[str]:
     """AUROC, AUPR (ID positive) and FPR95."""
     return [number(values[name], 2) for name in DETECTION]
+
+
+def _notes(section: Mapping[str, Any]) -> list[str]:
+    """What is to be known of the scores of a section, and what fitting its detectors said."""
+    shown = any("differential_entropy" in entry["by_score"] for entry in section["ood"].values())
+    return [DIFFERENTIAL_ENTROPY_NOTE] * shown + [
+        f"{name}: {note}."
+        for name, entry in section.get("detectors", {}).items()
+        for note in entry["notes"]
+    ]
+
+
+def _spaced(tables: Iterable[Sequence[str]]) -> list[str]:
+    """Tables with an empty line before each."""
+    return [line for table in tables for line in ("", *table)]
 
 
 def _count(count: int, what: str) -> str:

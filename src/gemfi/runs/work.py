@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from gemfi._config import from_plain, to_plain
-from gemfi._files import write_atomically
+from gemfi._files import write_atomically, write_json
 from gemfi.bundle import ENDING, Bundle, bundle_names, load, make_bundle
 from gemfi.data import OOD_SETS, TASKS, Split, Task
 from gemfi.decisions import Goal, Policy
@@ -24,6 +24,7 @@ from gemfi.errors import InputError
 from gemfi.evaluation import evaluate, fit_detectors
 from gemfi.model import Model
 from gemfi.runs.folder import (
+    METRICS,
     SUMMARY,
     Record,
     Run,
@@ -51,10 +52,9 @@ def train_run(
     fresh: bool = False,
     started: Callable[[Record], None] = lambda _record: None,
 ) -> Run:
-    """Train, or finish training, and judge by validation data alone.
+    """Train, or finish training, and judge by validation data alone; test data are not read.
 
-    Neither test nor OOD test data are read. Called again, a run goes on from its checkpoint; one
-    that had finished is opened.
+    Called again, a run goes on from its checkpoint; one that had finished is opened.
 
     Args:
         spec: what to run.
@@ -109,12 +109,11 @@ def evaluate_run(
 ) -> Run:
     """Judge a finished run on test data, and on every OOD set that is here.
 
-    The training and validation data are read too, to see that they are those of the run, and to
-    fit detectors.
+    Training and validation data are read too: they must be those of the run, and fit detectors.
 
     Args:
         run: a finished run, or its folder.
-        task: the data, if at hand; otherwise found by the run's name for it.
+        task: the data, if at hand.
         detectors: names in `DETECTORS`, or `all` for those that suit the model.
         progress: a bar for the detectors: yes, no, or (None) if standard error is a terminal.
     """
@@ -133,25 +132,13 @@ def evaluate_run(
 
 
 def _health(run: Run, task: Task, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The health on validation data, with an even choice of training data as reference.
-
-    What was seen of columns that may give the label away is part of it.
-    """
+    """The health on validation data, and columns that may give the label away."""
     count = len(task.train)
     rows = torch.arange(0, count, math.ceil(count / _REFERENCE))
-    reference = task.train.subset(rows)
-    health = diagnose(run.model, task.validation, reference, history=history)
+    health = diagnose(run.model, task.validation, task.train.subset(rows), history=history)
     leaks = [
-        Finding(
-            f"column {leak.column}",
-            leak.share,
-            False,
-            leak.meaning,
-            leak.remedy,
-            leak.limit,
-            "share",
-        )
-        for leak in task.warnings
+        Finding(f"column {x.column}", x.share, False, x.meaning, x.remedy, x.limit, "share")
+        for x in task.warnings
     ]
     plain: dict[str, Any] = to_plain(replace(health, findings=(*health.findings, *leaks)))
     return plain
@@ -162,7 +149,7 @@ def _write(run: Run, **sections: dict[str, Any]) -> None:
     numbers = {**run.metrics(), "training": run.training, **sections}
     order = ("training", "validation", "health", "test")
     plain = {name: numbers[name] for name in order if name in numbers}
-    run.write_metrics(plain)
+    write_json(run.folder / METRICS, plain)
     write_atomically(run.folder / SUMMARY, markdown(run, plain).encode())
 
 
@@ -173,10 +160,9 @@ def open_model(path: Path | str, backbone: str | None = None) -> Bundle:
     """Open a trained model.
 
     Args:
-        path: the folder of a run, a bundle (`.safetensors`), or the name of a bundle that comes
-            with the package, such as `mnist-gem-fi`.
-        backbone: where to find the network of a bundle whose backbone was not given by its name,
-            `package.module:name`: a module, or what makes one without arguments.
+        path: the folder of a run, a bundle, or the name of one that comes with the package.
+        backbone: `package.module:name` of the network of a bundle whose backbone was not given by
+            its name: a module, or what makes one without arguments.
     """
     file = Path(path)
     if (file.suffix == ENDING and not file.is_dir()) or not file.exists():
@@ -192,10 +178,7 @@ def open_model(path: Path | str, backbone: str | None = None) -> Bundle:
 
 
 def _imported(place: str) -> nn.Module:
-    """The module at `package.module:name`; code of that package runs.
-
-    The folder of the process is searched as well.
-    """
+    """The module at `package.module:name`, also below the folder of the process; its code runs."""
     name, _, attribute = place.partition(":")
     if not name or not attribute:
         raise InputError(f"a backbone is named package.module:name, got {place!r}")
@@ -215,9 +198,7 @@ def _imported(place: str) -> nn.Module:
 def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
     """A bundle of a finished run, with its validation metrics.
 
-    Args:
-        run: such as `Run.open(folder)`.
-        goal: of a policy; then the calibration data of its task are read, and remembered.
+    With a goal it has a policy; the calibration data of the task are read for it, and remembered.
     """
     metrics = {"validation": run.metrics().get("validation", {}).get("id", {})}
     if goal is None:
@@ -236,13 +217,10 @@ def bundle_of_run(run: Run, goal: Goal | str | None = None) -> Bundle:
 
 
 def fit_policy(bundle: Bundle, goal: Goal) -> Policy:
-    """A policy for a goal: from what the bundle remembers, or from the data of the run.
+    """A policy for a goal: from what the bundle remembers, or from the data of its run.
 
-    Args:
-        bundle: of a model. One from a file may name a task of gemfi as its data, but no path: that
-            could be any file of whoever opens it.
-        goal: youden and costs need the data, which must be at hand, and those of the time of
-            training.
+    A bundle from a file may name a task of gemfi as its data, but no path: that could be any file
+    of whoever opens it.
     """
     if bundle.calibration is not None and not goal.needs_ood:
         return bundle.policy_for(goal)

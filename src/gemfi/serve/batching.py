@@ -1,8 +1,4 @@
-"""Micro-batches: requests that wait at the same time share one pass of the model.
-
-Pure asyncio. What is computed is a function of a list of payloads, which runs in one worker thread;
-this file knows nothing of models.
-"""
+"""Micro-batches: requests that wait at the same time share one pass. Knows nothing of models."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 Payload = TypeVar("Payload")
@@ -22,11 +18,7 @@ _MEMORY: Final = 0.8  # weight of the past in the mean of seconds an input
 
 
 class QueueFullError(Exception):
-    """There is no room for a request; there should be after `retry_after` seconds."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"the queue is full; try again in {retry_after} s")
-        self.retry_after = retry_after
+    """There is no room for a request."""
 
 
 class StoppedError(Exception):
@@ -42,15 +34,12 @@ class Served(Generic[Result]):
 
 
 @dataclass(eq=False)
-class _Waiting(Generic[Payload, Result]):
-    payload: Payload
+class _Waiting:
+    payload: Any
     size: int
     kind: Hashable
     since: float
-    taken: bool = False
-    answer: asyncio.Future[Served[Result]] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    answer: asyncio.Future[Any]
 
 
 class Batcher(Generic[Payload, Result]):
@@ -59,12 +48,12 @@ class Batcher(Generic[Payload, Result]):
     While one batch runs, the next one gathers. If fewer inputs wait than the last batch had, it
     waits for others, `max_wait` milliseconds at most: a lone client never waits, a crowd is served
     in batches. An error in a batch of several is found by running each alone, so that nobody fails
-    for a neighbour.
+    for a neighbour. A payload larger than `max_batch` is a batch of its own.
 
     Args:
         run: payloads of one kind -> their results, in order. Runs in the one worker thread.
-        max_batch: inputs of a batch; a larger payload is a batch of its own.
-        max_wait: milliseconds that an input waits for others, at most.
+        max_batch: inputs of a batch.
+        max_wait: milliseconds.
         max_queue: inputs that may wait.
         on_batch: called with the number of inputs of each batch.
     """
@@ -81,11 +70,11 @@ class Batcher(Generic[Payload, Result]):
         self._run, self._on_batch = run, on_batch
         self.max_batch, self.max_wait, self.max_queue = max_batch, max_wait / 1000, max_queue
         self.depth = 0  # inputs that wait
-        self._waiting: deque[_Waiting[Payload, Result]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._last = 1  # inputs of the last batch
         self._seconds = 0.0  # an input, of late
         self._changed = asyncio.Event()
-        self._loop_task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._stopped = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="gemfi-model")
 
@@ -95,26 +84,23 @@ class Batcher(Generic[Payload, Result]):
         """Wait for the result of a payload of `size` inputs; to stop waiting, cancel this.
 
         Payloads of different kinds are never in one batch.
-
-        Raises:
-            QueueFullError: if there is no room.
-            StoppedError: after `stop`.
         """
         if self._stopped:
             raise StoppedError
         if self.depth + size > self.max_queue:
-            raise QueueFullError(self.retry_after())
+            raise QueueFullError
         loop = asyncio.get_running_loop()
-        waiting = _Waiting[Payload, Result](payload, size, kind, loop.time())
+        waiting = _Waiting(payload, size, kind, loop.time(), loop.create_future())
         self._waiting.append(waiting)
         self.depth += size
-        if self._loop_task is None or self._loop_task.done():
-            self._loop_task = loop.create_task(self._serve())
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._serve())
         self._changed.set()
         try:
-            return await waiting.answer
+            served: Served[Result] = await waiting.answer
+            return served
         finally:
-            if not waiting.taken:  # cancelled before its turn
+            if waiting in self._waiting:  # cancelled before its turn
                 self._waiting.remove(waiting)
                 self.depth -= size
 
@@ -126,48 +112,38 @@ class Batcher(Generic[Payload, Result]):
         """Accept nothing more, finish what was accepted, end the thread."""
         self._stopped = True
         self._changed.set()
-        if self._loop_task is not None:
-            await self._loop_task
+        if self._task is not None:
+            await self._task
         self._worker.shutdown(wait=True)
-
-    # -- the loop ----------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         while self._waiting:
-            await self._gather()
-            batch = self._take()
-            if batch:
+            # As many inputs as the last batch had, unless the first has waited enough.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._waiting[0].since + self.max_wait):
+                    while self.depth < min(self.max_batch, self._last) and not self._stopped:
+                        self._changed.clear()
+                        await self._changed.wait()
+            if batch := self._take():
                 await self._run_batch(batch)
 
-    async def _gather(self) -> None:
-        """Wait for as many inputs as the last batch had, or until the first has waited enough."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self._waiting[0].since + self.max_wait):
-                while self.depth < min(self.max_batch, self._last) and not self._stopped:
-                    self._changed.clear()
-                    await self._changed.wait()
-
-    def _take(self) -> list[_Waiting[Payload, Result]]:
-        """The first that waits, and those behind it that fit."""
-        batch: list[_Waiting[Payload, Result]] = []
-        left: list[_Waiting[Payload, Result]] = []
+    def _take(self) -> list[_Waiting]:
+        """The first that waits, and those of its kind behind it up to one that does not fit."""
+        batch: list[_Waiting] = []
         size = 0
-        while self._waiting:
-            waiter = self._waiting.popleft()
+        for waiter in self._waiting:
             if batch and waiter.kind != batch[0].kind:
-                left.append(waiter)
                 continue
             if batch and size + waiter.size > self.max_batch:
-                left.append(waiter)
                 break
             batch.append(waiter)
-            waiter.taken = True
             size += waiter.size
-        self._waiting.extendleft(reversed(left))
+        for waiter in batch:
+            self._waiting.remove(waiter)
         self.depth -= size
         return batch
 
-    async def _run_batch(self, batch: list[_Waiting[Payload, Result]]) -> None:
+    async def _run_batch(self, batch: list[_Waiting]) -> None:
         loop = asyncio.get_running_loop()
         size, start = sum(waiter.size for waiter in batch), loop.time()
         outcomes = await self._outcomes([waiter.payload for waiter in batch])

@@ -17,20 +17,20 @@ import os
 import socket
 import sys
 import time
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gemfi.errors import InputError
 from gemfi.serve.logs import log
-from gemfi.serve.problems import ProblemError
+from gemfi.serve.schemas import ProblemError
 from gemfi.serve.settings import Settings
 
 _OWN: Final = 64  # descriptors for the log, the model's files and what libraries open
 _MARGIN: Final = 16  # connections beyond the limit, which are there to hear 503
 _SLOW: Final = 1.0  # seconds without a header after which a connection may have to make room
-_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _PAUSE: Final = 0.05  # seconds
 _GRACE: Final = 1.0  # seconds more than the app waits, since its error message is better
 
@@ -51,20 +51,29 @@ class ConnectionLimit:
         import resource  # noqa: PLC0415 - not on Windows
 
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        others = _OWN + _MARGIN
         if files == resource.RLIM_INFINITY:
-            return cls(settings.max_connections)
-        room = files - _OWN - _MARGIN
-        if room < 1:
+            files = others + settings.max_connections
+        if files <= others:
             raise InputError(
-                f"this process may open {files} files, and a server needs more than "
-                f"{_OWN + _MARGIN}: raise the limit (ulimit -n)"
+                f"this process may open {files} files, and a server needs more than {others}: "
+                "raise the limit (ulimit -n)"
             )
-        return cls(min(settings.max_connections, room))
+        return cls(min(settings.max_connections, files - others))
+
+    @property
+    def _staying(self) -> int:
+        return self.open - len(self.leaving)
 
     @property
     def is_crowded(self) -> bool:
         """Whether there are more than there may be."""
         return self._staying > self.limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another, not even to tell it so."""
+        return self._staying >= self.limit + _MARGIN
 
     def make_room(self) -> None:
         """At the limit, close the connections on which a request was awaited longest."""
@@ -76,15 +85,6 @@ class ConnectionLimit:
             del self.waiting[longest]
             self.leaving.add(longest)
             longest.expire("another needs its place")
-
-    @property
-    def _staying(self) -> int:
-        return self.open - len(self.leaving)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no room for another, not even to tell it so."""
-        return self._staying >= self.limit + _MARGIN
 
 
 class _CountedSocket(socket.socket):
@@ -107,20 +107,14 @@ class Listener(socket.socket):
         family, kind, protocol = listening.family, listening.type, listening.proto
         super().__init__(family, kind, protocol, fileno=listening.detach())
         self.limit = limit
-        self._spare: int | None = None
-        self._keep_spare()
+        self._spare = _spare()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection.
-
-        Raises:
-            BlockingIOError: if there is none, or none that can be had now. asyncio then asks again
-                when the socket is ready.
-        """
+        """The next connection; a BlockingIOError lets asyncio ask again when one is ready."""
         try:
             plain, address = super().accept()
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in {errno.EMFILE, errno.ENFILE}:
                 raise
             self._turn_away()
             raise BlockingIOError from None
@@ -136,7 +130,7 @@ class Listener(socket.socket):
 
     def close(self) -> None:
         """Close it."""
-        self._drop_spare()
+        self._spare.close()
         super().close()
 
     def _turn_away(self) -> None:
@@ -145,21 +139,18 @@ class Listener(socket.socket):
         If it stayed, the socket would be ready at once again, and the process would spin.
         """
         log("connection closed", level=logging.ERROR, reason="no file descriptor is left")
-        self._drop_spare()
-        with contextlib.suppress(OSError):
-            super().accept()[0].close()
-        self._keep_spare()
-        if self._spare is None:
+        self._spare.close()
+        try:
+            with contextlib.suppress(OSError):
+                super().accept()[0].close()
+            self._spare = _spare()
+        except OSError:
             time.sleep(_PAUSE)
 
-    def _keep_spare(self) -> None:
-        with contextlib.suppress(OSError):
-            self._spare = os.open(os.devnull, os.O_RDONLY)
 
-    def _drop_spare(self) -> None:
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
+def _spare() -> IO[bytes]:
+    """A file descriptor to let go when no other is left."""
+    return Path(os.devnull).open("rb")
 
 
 class Connection(H11Protocol):
@@ -167,18 +158,13 @@ class Connection(H11Protocol):
 
     A header has `header_timeout` from its first byte, or from the start of the connection; a body
     has `body_timeout`, and so has an answer to be taken. Between requests uvicorn's own
-    `timeout_keep_alive` counts.
-
-    Args:
-        settings: has the times.
-        limit: is told which connections wait for a request.
-        known: uvicorn's own arguments.
+    `timeout_keep_alive` counts. `uvicorn` are its own arguments.
     """
 
-    def __init__(self, settings: Settings, limit: ConnectionLimit, **known: Any) -> None:
-        super().__init__(**known)
+    def __init__(self, settings: Settings, limit: ConnectionLimit, **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
         self._settings, self._limit = settings, limit
-        self._phase: tuple[str, int] | None = None
+        self._expected: tuple[str, int] | None = None  # of the client, and in which request
         self._clock: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -189,7 +175,7 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clocks."""
-        self._restart(None)
+        self._expect(None)
         self._limit.leaving.discard(self)
         self.resume_writing()
         super().connection_lost(exc)
@@ -214,7 +200,7 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         """Wait for the client to take what was written."""
         super().pause_writing()
-        self._stalled = self.loop.call_later(self._settings.body_timeout, self.transport.abort)
+        self._stalled = self._abort_later()
 
     def resume_writing(self) -> None:
         """Stop waiting: the client took it."""
@@ -224,53 +210,45 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def _watch(self) -> None:
-        """Start the clock of what is awaited now, unless it runs."""
-        phase = self._awaited()
-        if phase != self._phase:
-            self._restart(phase)
-
-    def _awaited(self) -> tuple[str, int] | None:
-        """What the client must do next, and in which request; None if it need not do anything."""
-        if self.transport.is_closing():
-            return None
-        if self.timeout_keep_alive_task is not None:
-            return "request", id(self.cycle)
+        """See what the client must do next, if anything."""
         part = {h11.IDLE: "header", h11.SEND_BODY: "body"}.get(self.conn.their_state)
-        return None if part is None else (part, id(self.cycle))
+        if self.timeout_keep_alive_task is not None:
+            part = "request"
+        if part is None or self.transport.is_closing():
+            self._expect(None)
+        elif self._expected != (part, id(self.cycle)):
+            self._expect((part, id(self.cycle)))
 
-    def _restart(self, phase: tuple[str, int] | None) -> None:
+    def _expect(self, expected: tuple[str, int] | None) -> None:
+        """Start the clock of what the client must do now."""
         if self._clock is not None:
             self._clock.cancel()
-        self._phase, self._clock = phase, None
+        self._expected, self._clock = expected, None
         self._limit.waiting.pop(self, None)
-        if phase is None:
-            return
-        if phase[0] != "body":
+        part = "" if expected is None else expected[0]
+        if part in {"header", "request"}:
             self._limit.waiting[self] = time.monotonic()
-        if phase[0] == "request":
-            return  # uvicorn has a clock for idle connections
-        header, body = self._settings.header_timeout, self._settings.body_timeout + _GRACE
-        seconds = header if phase[0] == "header" else body
-        self._clock = self.loop.call_later(seconds, self.expire, f"no {phase[0]} in {seconds:g} s")
+        if part in {"header", "body"}:  # uvicorn has a clock for idle connections
+            header, body = self._settings.header_timeout, self._settings.body_timeout + _GRACE
+            seconds = header if part == "header" else body
+            self._clock = self.loop.call_later(seconds, self.expire, f"no {part} in {seconds:g} s")
 
     def expire(self, reason: str) -> None:
         """Close a connection whose client takes too long."""
-        if self._phase is not None and self._phase[0] == "header" and self.conn.trailing_data[0]:
+        in_header = self._expected is not None and self._expected[0] == "header"
+        if in_header and self.conn.trailing_data[0]:  # half of one
             self.transport.write(_late(reason))
         log("connection closed", level=logging.WARNING, reason=reason)
         self.transport.close()
         self._abort_later()
 
-    def _abort_later(self) -> None:
-        self.loop.call_later(self._settings.body_timeout, self.transport.abort)
+    def _abort_later(self) -> asyncio.TimerHandle:
+        return self.loop.call_later(self._settings.body_timeout, self.transport.abort)
 
 
 def _late(reason: str) -> bytes:
     """The answer to half a header."""
     message = f"the header did not come in time: {reason}"
-    body = ProblemError(408, "slow_header", message).body().encode()
-    lines = (
-        "HTTP/1.1 408 Request Timeout", "Connection: close", "Content-Type: application/json",
-        f"Content-Length: {len(body)}", "", "",
-    )  # fmt: skip
-    return "\r\n".join(lines).encode() + body
+    answer = ProblemError(408, "slow_header", message, headers={"Connection": "close"}).response()
+    headers = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
+    return b"HTTP/1.1 408 Request Timeout\r\n%s\r\n%s" % (headers, answer.body)

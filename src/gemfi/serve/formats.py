@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, WithJsonSchema
+from pydantic import ConfigDict, FailFast, Field, TypeAdapter, WithJsonSchema
 from pydantic import create_model as create_pydantic_model
 
 from gemfi.backbones import Tokens
@@ -21,6 +21,7 @@ MANY: Final = {"inputs": "input", "images": "image"}
 
 _FLOAT32: Final = 3.4028234663852886e38  # the largest
 _LONGEST: Final = len("-1.7976931348623157e+308")
+_COMMA: Final = len(", ")
 _CELL: Final = 256  # bytes of a category and what is around it
 _SOME_BYTES: Final = 2**16
 _MANY_BYTES: Final = 2**24
@@ -96,8 +97,7 @@ class InputFormat:
         model sees of it.
         """
         longest = len(str(int(self.bounds[1]))) if self.is_integer else _LONGEST
-        comma = len(", ")
-        one = self.numbers * (longest + comma) + self.lists * (len("[]") + comma)
+        one = self.numbers * (longest + _COMMA) + self.lists * (len("[]") + _COMMA)
         if self.columns is not None:  # an object by the names of the columns
             one += sum(len(json.dumps(name)) + _CELL for name in self.columns.names)
         many = _MANY_BYTES if self.kind == "image" else min(max_inputs * one, _MANY_BYTES)
@@ -105,74 +105,61 @@ class InputFormat:
 
     # -- pydantic types ----------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def number(self) -> Any:
-        """One number of an input."""
+        """One number of an input; that integers are whole is not checked here."""
         low, high = self.bounds
-        if self.is_integer:  # 3.0 is whole, too
-            schema = {"type": "integer", "minimum": low, "maximum": high}
-            exact = Field(strict=True, ge=low, le=high, multiple_of=1)
-            return Annotated[float, exact, WithJsonSchema(schema)]
-        return Annotated[float, Field(strict=True, ge=low, le=high)]
+        number = Annotated[float, Field(strict=True, ge=low, le=high)]
+        if not self.is_integer:
+            return number
+        schema = {"type": "integer", "minimum": low, "maximum": high}
+        return Annotated[number, WithJsonSchema(schema)]
 
     @cached_property
-    def sample(self) -> Any:
-        """One input as nested arrays."""
+    def samples(self) -> TypeAdapter[list[Any]]:
+        """Inputs as nested arrays."""
         sample = self.number
         for length in reversed(self.shape):
             least = 1 if self.tokens is not None else length
-            limits = Field(min_length=least, max_length=length)
-            sample = Annotated[_checked_list(sample), limits]
-        return sample
+            sample = Annotated[_checked(sample), Field(min_length=least, max_length=length)]
+        return TypeAdapter(_checked(sample))
 
     @cached_property
-    def row(self) -> type[BaseModel] | None:
-        """One row as an object by the names of the columns; None if they have no names."""
-        if self.columns is None:
-            return None
+    def rows(self) -> TypeAdapter[list[Any]]:
+        """Rows as objects by the names of the columns."""
         cells: dict[str, Any] = {}
-        for index, column in enumerate(self.columns.columns):
+        for index, column in enumerate(self.columns.columns if self.columns else ()):
             cell: Any = str | int | float | bool | None
             if column.kind == "number":
                 cell = self.number | bool | None if column.missing else self.number | bool
             cells[f"column_{index}"] = cell, Field(alias=column.name)
         strict = ConfigDict(extra="forbid", strict=True)
-        return create_pydantic_model("Row", __config__=strict, **cells)
-
-    @cached_property
-    def samples_adapter(self) -> TypeAdapter[list[Any]]:
-        """Checks inputs as nested arrays; stops at the first flaw."""
-        return TypeAdapter(_checked_list(self.sample))
-
-    @cached_property
-    def rows_adapter(self) -> TypeAdapter[list[Any]]:
-        """Checks rows as objects; stops at the first row with a flaw."""
-        return TypeAdapter(_checked_list(self.row))
+        return TypeAdapter(_checked(create_pydantic_model("Row", __config__=strict, **cells)))
 
     # -- OpenAPI -----------------------------------------------------------------------------------
 
     def contents(self, max_inputs: int) -> dict[str, Any]:
         """Every body that is taken, by its Content-Type, as OpenAPI describes it."""
+        is_image = self.kind == "image"
 
-        def alternatives(name: str, schema: dict[str, Any]) -> list[dict[str, Any]]:
-            many = {"type": "array", "items": schema, "minItems": 1, "maxItems": max_inputs}
-            return [_only(name, many), _only(MANY[name], schema)]
+        def several(schema: Any) -> dict[str, Any]:
+            return {"type": "array", "items": schema, "minItems": 1, "maxItems": max_inputs}
 
-        choices = alternatives("inputs", TypeAdapter(self.sample).json_schema())
-        if self.row is not None:
-            choices += alternatives("inputs", self.row.model_json_schema())
-        examples = self._examples()
-        body = {"schema": {"oneOf": choices}} | ({"examples": examples} if examples else {})
-        if self.kind != "image":
-            return {"application/json": body}
-        text = "Base64 of a PNG, JPEG, BMP or WEBP file, or a data: URL of it."
-        choices += alternatives("images", {"type": "string", "description": text})
+        kinds = [("inputs", self.samples.json_schema()["items"])]
+        if self.columns is not None:
+            kinds.append(("inputs", self.rows.json_schema()["$defs"]["Row"]))
+        if is_image:
+            text = "Base64 of a PNG, JPEG, BMP or WEBP file, or a data: URL of it."
+            kinds.append(("images", {"type": "string", "description": text}))
+        choices = [
+            _only(name, value)
+            for many, schema in kinds
+            for name, value in ((many, several(schema)), (MANY[many], schema))
+        ]
+        json_body = {"schema": {"oneOf": choices}, "examples": self._examples()}
         file = {"type": "string", "format": "binary"}
-        files = {"type": "array", "items": file, "minItems": 1, "maxItems": max_inputs}
-        return {
-            "application/json": body,
-            "multipart/form-data": {"schema": _only("file", files)},
-        }
+        form = {"multipart/form-data": {"schema": _only("file", several(file))}}
+        return {"application/json": json_body} | (form if is_image else {})
 
     def _examples(self) -> dict[str, Any]:
         """Bodies to copy: an image, or numbers if they are few."""
@@ -189,7 +176,7 @@ class InputFormat:
         return examples
 
 
-def _checked_list(item: Any) -> Any:
+def _checked(item: Any) -> Any:
     """A list that is refused at its first flaw, so that a body of flaws takes no memory."""
     return Annotated[list[item], FailFast()]
 

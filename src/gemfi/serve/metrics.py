@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from gemfi._version import __version__
-from gemfi.decisions import Verdict
-from gemfi.serve.predictor import WatchState
+from gemfi.belief import Belief
+from gemfi.bundle import Bundle
+from gemfi.decisions import Policy, Verdict
+from gemfi.monitor import Monitor
+from gemfi.scores import score_of
+from gemfi.serve.settings import Settings
 
+_LARGEST: Final = float(np.finfo(np.float64).max)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS: Final = (
@@ -47,17 +53,16 @@ class Metrics:
         gauge("gemfi_queue_limit_inputs", "Inputs that may wait.").set(max_queue)
         text = "Times that the model was to be read anew."
         self.reloads = counter("gemfi_reloads_total", text, ("outcome",))
-        self._folder: Path | None = None
-        self._worker = ""
+        self._shared: Path | None = None
 
     def share(self, folder: Path, worker: int) -> None:
         """Share a folder with other workers; whoever is asked then shows the metrics of all."""
-        self._folder, self._worker = folder, str(worker)
+        self._shared = folder / f"{worker}.prom"
 
     @property
     def is_shared(self) -> bool:
         """Whether other workers show these metrics."""
-        return self._folder is not None
+        return self._shared is not None
 
     def name_model(self, model: str, method: str, *, decides: bool) -> None:
         """Name the model that is served from now on, and whether it has a policy."""
@@ -67,58 +72,106 @@ class Metrics:
             for verdict in Verdict:
                 self.decisions.labels(str(verdict))
 
-    def text(self, depth: int, watch: WatchState | None) -> str:
+    def text(self, depth: int, watch: Watch | None) -> str:
         """Everything, as Prometheus reads it; `depth` is the number of inputs that wait."""
         self._depth.set(depth)
-        own = [*self._registry.collect(), *([] if watch is None else _monitor_families(watch))]
-        for family in own:
+        label = {} if self._shared is None else {"worker": self._shared.stem}
+        families = [*self._registry.collect(), *([] if watch is None else _monitor(watch))]
+        for family in families:
             family.samples = [
-                sample._replace(labels=self._label | sample.labels)
+                sample._replace(labels=label | sample.labels)
                 for sample in family.samples
                 if not sample.name.endswith("_created")  # when the process began, for each series
             ]
-        if self._folder is None:
-            return _text(own)
-        file = self._folder / f"{self._worker}.prom"
-        temporary = file.with_suffix(".tmp")
-        temporary.write_text(_text(own), encoding="utf-8")
-        temporary.replace(file)
-        return joined(self._folder)
-
-    @property
-    def _label(self) -> dict[str, str]:
-        return {} if self._folder is None else {"worker": self._worker}
+        if self._shared is None:
+            return _text(families)
+        temporary = self._shared.with_suffix(".tmp")
+        temporary.write_text(_text(families), encoding="utf-8")
+        temporary.replace(self._shared)
+        return _joined(self._shared.parent)
 
 
-def joined(folder: Path) -> str:
+def _joined(folder: Path) -> str:
     """The metrics of all workers, each family once."""
     families: dict[tuple[str, str], Metric] = {}
     for file in sorted(folder.glob("*.prom"), key=lambda file: int(file.stem)):
         for family in text_string_to_metric_families(file.read_text(encoding="utf-8")):
-            known = families.setdefault((family.name, family.type), family)
-            if known is not family:
-                known.samples += family.samples
+            first = families.setdefault((family.name, family.type), family)
+            if first is not family:
+                first.samples += family.samples
     return _text(list(families.values()))
 
 
-class _Families(Collector):
-    """Families that were collected before."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        """The families."""
-        return iter(self._families)
-
-
 def _text(families: list[Metric]) -> str:
-    return generate_latest(_Families(families)).decode()
+    class Collected(Collector):
+        def collect(self) -> list[Metric]:
+            return families
+
+    return generate_latest(Collected()).decode()
 
 
-def _monitor_families(watch: WatchState) -> Iterator[Metric]:
+# -- the monitor -----------------------------------------------------------------------------------
+
+
+class Watch:
+    """A monitor that begins a new stream after a number of inputs, since it remembers each.
+
+    The promise of the monitor holds within a stream: of m streams without drift, the probability
+    that any fires is at most m times its false-alarm rate.
+    """
+
+    def __init__(self, monitor: Monitor, score: str, length: int) -> None:
+        self.monitor, self.score, self.length = monitor, score, length
+        self.streams = 1
+        self._inputs = self._alarms = 0  # of the streams that ended
+
+    @classmethod
+    def of(cls, bundle: Bundle, policy: Policy | None, settings: Settings) -> Watch | None:
+        """A monitor against the calibration data of a bundle or a policy; None without either."""
+        if bundle.calibration is not None:
+            score, reference = bundle.score, bundle.calibration.score
+        elif policy is not None:
+            score, reference = policy.score, np.concatenate(policy.reference.groups)
+        else:
+            return None
+        monitor = Monitor(_finite(reference), settings.monitor_false_alarm, score=score)
+        return cls(monitor, score, settings.monitor_length)
+
+    @property
+    def inputs(self) -> int:
+        """How many there were in all streams."""
+        return self._inputs + self.monitor.state.count
+
+    @property
+    def alarms(self) -> int:
+        """How many streams fired."""
+        return self._alarms + self.monitor.state.fired
+
+    def update(self, belief: Belief) -> None:
+        """Count the inputs of a belief."""
+        scores = _finite(score_of(belief, self.score).numpy(force=True))
+        while len(scores):
+            if self.monitor.state.count == self.length:
+                self.follow(self)
+                self.monitor.reset()
+            room = self.length - self.monitor.state.count
+            self.monitor.update(scores[:room])
+            scores = scores[room:]
+
+    def follow(self, before: Watch) -> None:
+        """Count on from a monitor whose stream ends here; the next is a new one."""
+        self._inputs, self._alarms = before.inputs, before.alarms
+        self.streams = before.streams + 1
+
+
+def _finite(scores: Any) -> Any:
+    """Scores within the finite numbers: an infinite one is ranked first all the same."""
+    return np.clip(np.asarray(scores, np.float64), -_LARGEST, _LARGEST)
+
+
+def _monitor(watch: Watch) -> Iterator[Metric]:
     """What is known of the monitor."""
-    now = watch.now
+    now = watch.monitor.state
     for name, text, value in (
         ("inputs", "Inputs of the stream that runs.", now.count),
         ("log10_wealth", "Evidence of drift in the stream that runs; it began at 0.",

@@ -14,22 +14,21 @@ import logging
 import re
 import secrets
 import time
-from dataclasses import dataclass
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gemfi.serve.bodies import DisconnectedError
 from gemfi.serve.logs import log
-from gemfi.serve.problems import ProblemError
+from gemfi.serve.schemas import ProblemError
 from gemfi.serve.service import Service
 from gemfi.serve.settings import Settings
 
-RECORD: Final = "gemfi"
-"""Where a request's record is in its scope."""
+LOGGED: Final = "gemfi"
+"""Where in its scope a request keeps what the log tells of it: inputs, and those of its pass."""
 
-SECURITY_HEADERS: Final = {
+_HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -38,10 +37,9 @@ SECURITY_HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_OTHER: Final = "other"  # stands for unknown paths and methods: labels must stay few
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_METHODS: Final = _SAFE | {"POST", "PUT", "PATCH", "DELETE"}
+_OTHER: Final = "other"  # stands for unknown paths and methods: labels must stay few
 _GUARDED: Final = re.compile(r"/(v1|metrics)(/|$)")
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _CLIENT_GONE: Final = 499
@@ -53,29 +51,11 @@ _OWN_SITES: Final = frozenset({"same-origin", "none"})  # the page, or the reade
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-@dataclass
-class Record:
-    """What the log tells of a request.
-
-    Attributes:
-        id: that its answer has, too.
-        inputs: how many the model answered.
-        batch: inputs of the pass that it was part of.
-        status: HTTP code of the answer.
-    """
-
-    id: str
-    inputs: int | None = None
-    batch: int | None = None
-    status: int = 500
-
-
 class RequestMiddleware:
     """The outermost layer of the app."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self._service = app, service
-        self._token, self._origins = service.settings.token, Origins(service.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on and see to its answer."""
@@ -83,66 +63,68 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        record = Record(given if _SANE_ID.fullmatch(given) else secrets.token_hex(8))
-        scope[RECORD] = record
-        started = False
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
+        scope[LOGGED] = {"inputs": None, "batch": None}
+        status, started = 500, False
 
         async def send_on(message: Message) -> None:
-            nonlocal started
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                started = True
-                record.status = message["status"]
-                _add_headers(MutableHeaders(scope=message), scope["path"], record.id)
+                status, started = message["status"], True
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                cache = "no-store" if _GUARDED.match(scope["path"]) else "no-cache"
+                for name, value in {**_HEADERS, "Cache-Control": cache}.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
-            self._check(scope, headers)
+            self._check(scope)
             await self.app(scope, receive, send_on)
         except ProblemError as problem:
             await problem.response()(scope, receive, send_on)
-        except DisconnectedError:
-            record.status = _CLIENT_GONE
+        except ClientDisconnect:
+            status = _CLIENT_GONE
         except Exception:  # noqa: BLE001 - the one place where nothing may pass
-            log("unexpected error", level=logging.ERROR, error=True, id=record.id)
-            record.status = 500
+            log("unexpected error", level=logging.ERROR, error=True, id=request_id)
             if not started:
                 failed = ProblemError(500, "internal", "the server failed; its log knows why")
                 await failed.response()(scope, receive, send_on)
+            status = 500
         finally:
-            self._finish(scope, record, time.perf_counter() - start)
+            self._finish(scope, request_id, status, time.perf_counter() - start)
 
-    def _check(self, scope: Scope, headers: Headers) -> None:
+    def _check(self, scope: Scope) -> None:
         """Refuse what is refused whatever it asks."""
+        headers, settings = Headers(scope=scope), self._service.settings
         if "content-length" in headers and "transfer-encoding" in headers:
             # The body ends in two places: a proxy may have taken the other one.
             message = "give Content-Length or Transfer-Encoding, not both"
             raise ProblemError(400, "malformed", message, headers={"Connection": "close"})
         guarded = _GUARDED.match(scope["path"]) is not None
-        self._origins.check(headers, guarded=guarded or scope["method"] not in _SAFE)
+        check_origin(settings, headers, guarded=guarded or scope["method"] not in _SAFE)
         if self._service.connections.is_crowded:
             message = "too many connections are open; try again"
             later = {"Connection": "close", "Retry-After": "1"}
             raise ProblemError(503, "busy", message, headers=later)
-        if guarded and self._token is not None:
-            _check_token(self._token, headers)
+        if guarded and settings.token is not None:
+            _check_token(settings.token, headers)
 
-    def _finish(self, scope: Scope, record: Record, seconds: float) -> None:
+    def _finish(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", _OTHER)
         method = scope["method"] if scope["method"] in _METHODS else _OTHER
         metrics = self._service.metrics
-        metrics.requests.labels(route, method, str(record.status)).inc()
+        metrics.requests.labels(route, method, str(status)).inc()
         metrics.seconds.labels(route).observe(seconds)
         log(
             "request",
-            id=record.id,
+            id=request_id,
             method=method,
             route=route,
-            status=record.status,
+            status=status,
             ms=round(seconds * 1000, 3),
-            inputs=record.inputs,
-            batch=record.batch,
+            **scope[LOGGED],
         )
 
 
@@ -155,46 +137,27 @@ def _check_token(token: bytes, headers: Headers) -> None:
         raise ProblemError(401, "unauthorised", message, headers=how)
 
 
-def _add_headers(headers: MutableHeaders, path: str, request_id: str) -> None:
-    for name, value in SECURITY_HEADERS.items():
-        headers.setdefault(name, value)
-    headers["X-Request-ID"] = request_id
-    headers.setdefault("Cache-Control", "no-store" if _GUARDED.match(path) else "no-cache")
+def check_origin(settings: Settings, headers: Headers, *, guarded: bool) -> None:
+    """Refuse a request that is for another host, or from another site.
 
-
-class Origins:
-    """The hosts that are answered, and the pages."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._named = frozenset(name.lower() for name in settings.allow_hosts)
-        self._hosts = _LOCAL | self._named | {settings.host.lower()}
-        self._any_address = bool(self._hosts & _EVERY)
-
-    def check(self, headers: Headers, *, guarded: bool) -> None:
-        """Refuse a request that is for another host, or from another site.
-
-        Where it is `guarded`, another site may not even ask without reading the answer.
-        """
-        host, port = _split_host(headers.get("host", ""))
-        if host not in self._hosts and not (self._any_address and _is_address(host)):
-            message = (
-                f"this server is not called {host[:80]!r}; its owner can add the name with "
-                "--allow-hosts"
-            )
-            raise ProblemError(421, "wrong_host", message)
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        foreign = origin is not None and not self._is_own_page(origin, host, port)
-        if foreign or (guarded and site not in _OWN_SITES):
-            raise ProblemError(403, "cross_site", "requests of other sites are not answered")
-
-    def _is_own_page(self, origin: str, host: str, port: int | None) -> bool:
-        """Whether a page was served here, or by a proxy under a name that was allowed."""
-        scheme, _, rest = origin.partition("://")
-        page_host, page_port = _split_host(rest)
-        if scheme not in _PORTS or not page_host:
-            return False
-        usual = _PORTS[scheme]
-        return page_host in self._named or (page_host, page_port or usual) == (host, port or usual)
+    Where it is `guarded`, another site may not even ask without reading the answer.
+    """
+    named = {name.lower() for name in settings.allow_hosts}
+    hosts = _LOCAL | named | {settings.host.lower()}
+    host, port = _split_host(headers.get("host", ""))
+    if host not in hosts and not (hosts & _EVERY and _is_address(host)):
+        message = (
+            f"this server is not called {host[:80]!r}; its owner can add the name with "
+            "--allow-hosts"
+        )
+        raise ProblemError(421, "wrong_host", message)
+    scheme, _, page = headers.get("origin", "").partition("://")
+    page_host, page_port = _split_host(page)
+    usual = _PORTS.get(scheme)  # None for what is no page
+    same = (page_host, page_port or usual) == (host, port or usual)
+    is_own = "origin" not in headers or (usual is not None and (same or page_host in named))
+    if not is_own or (guarded and headers.get("sec-fetch-site", "none") not in _OWN_SITES):
+        raise ProblemError(403, "cross_site", "requests of other sites are not answered")
 
 
 def _split_host(text: str) -> tuple[str, int | None]:

@@ -1,10 +1,8 @@
 """Running the app: a socket, signals, an end that finishes what was begun, and several workers.
 
 Workers accept from one socket, so that no connection is lost when one of them ends. The parent
-passes signals on: SIGTERM and Ctrl-C end all of them in order, SIGHUP lets each read the model
-anew. A worker that dies is replaced. Each has a monitor of its own, which sees only what that
-worker answers and may raise a false alarm with an equal share of the chosen probability; so the
-promise holds for the server, and drift takes the longer to be seen.
+passes signals on and replaces a worker that dies. Each has a monitor of its own, which may raise a
+false alarm with an equal share of the chosen probability: so the promise holds for the server.
 """
 
 from __future__ import annotations
@@ -13,16 +11,14 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import multiprocessing
 import os
 import signal
 import socket
-import ssl
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
@@ -37,7 +33,7 @@ from gemfi.errors import GemfiError, InputError
 from gemfi.serve.app import create_app
 from gemfi.serve.connections import Connection, Listener
 from gemfi.serve.logs import log, log_to_stderr
-from gemfi.serve.problems import ProblemError
+from gemfi.serve.schemas import ProblemError
 from gemfi.serve.service import ModelSource, Service
 from gemfi.serve.settings import Settings
 
@@ -48,23 +44,6 @@ _TURN: Final = 0.2  # seconds between two looks at the workers
 _REST: Final = 1.0  # seconds that a worker lives at least before another takes its place
 
 
-@dataclass(frozen=True)
-class Tls:
-    """Files with a certificate (and those that signed it) and its private key without password."""
-
-    cert: str
-    key: str
-
-    def __post_init__(self) -> None:
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self.cert, self.key, password="")  # rather than ask for one
-        except OSError as error:  # which ssl.SSLError is, too
-            raise InputError(
-                f"cannot use the certificate {self.cert} with the key {self.key}: {error}"
-            ) from error
-
-
 def listen(host: str, port: int, *, beyond: bool = False) -> socket.socket:
     """A socket that listens; `beyond` allows that it is reached from beyond this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -73,61 +52,44 @@ def listen(host: str, port: int, *, beyond: bool = False) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        if not beyond and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
-            listening.close()
-            raise InputError(
-                f"{host} can be reached from beyond this machine: ask for a token (--token-file, "
-                "or the variable GEMFI_TOKEN), or let everybody in (--without-token)"
-            )
-        listening.listen(_BACKLOG)
+        is_local = ipaddress.ip_address(listening.getsockname()[0]).is_loopback
+        if beyond or is_local:
+            listening.listen(_BACKLOG)
+            return listening
     except (OSError, OverflowError, TypeError) as error:  # the last of names that cannot be
         listening.close()
         raise InputError(f"cannot listen at {host}, port {port}: {error}") from error
-    return listening
+    listening.close()
+    raise InputError(
+        f"{host} can be reached from beyond this machine: ask for a token (--token-file, or the "
+        "variable GEMFI_TOKEN), or let everybody in (--without-token)"
+    )
 
 
-def address(listening: socket.socket, tls: Tls | None = None) -> str:
+def address(listening: socket.socket, scheme: str = "http") -> str:
     """Where a socket can be reached, as a URL."""
     host, port = listening.getsockname()[:2]
-    scheme = "http" if tls is None else "https"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-class Hangup:
-    """Remembers that SIGHUP came, from the moment that it is made."""
-
-    def __init__(self) -> None:
-        self.came = False
-        if hasattr(signal, "SIGHUP"):
-            signal.signal(signal.SIGHUP, self._note)
-
-    def _note(self, sig: int, frame: FrameType | None) -> None:
-        self.came = True
-
-    def take(self) -> bool:
-        """Whether it came since this was asked last."""
-        came, self.came = self.came, False
-        return came
+def note_signals(*names: str) -> list[int]:
+    """A list that gains these signals as they come, those that the platform has."""
+    came: list[int] = []
+    for name in names:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda sig, _: came.append(sig))
+    return came
 
 
 # -- one process -----------------------------------------------------------------------------------
 
 
 def run(
-    app: FastAPI,
-    listening: socket.socket,
-    tls: Tls | None = None,
-    hangup: Hangup | None = None,
-    parent: int | None = None,
+    app: FastAPI, listening: socket.socket, hangups: list[int], parent: int | None = None
 ) -> None:
     """Serve until SIGTERM or SIGINT, finish what was accepted, and return.
 
-    Args:
-        app: made by `create_app`.
-        listening: made by `listen`.
-        tls: a certificate; None to speak HTTP.
-        hangup: tells when to read the model anew.
-        parent: id of the process of which this is a worker, and with which it ends.
+    The model is read anew when `hangups` gains a signal. A worker ends with its `parent`, a pid.
     """
     service: Service = app.state.service
     settings = service.settings
@@ -142,26 +104,11 @@ def run(
         backlog=_BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(settings.body_timeout + settings.answer_timeout) + 5,
-        ssl_certfile=None if tls is None else tls.cert,
-        ssl_keyfile=None if tls is None else tls.key,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
     )
-    server = Server(config, service, hangup or Hangup(), parent)
+    server = Server(config, service, hangups, parent)
     server.run([Listener(listening, service.connections)])
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """A loop whose servers wait no longer for a handshake of TLS than for a header."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self._settings = settings
-
-    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
-        """Start to listen."""
-        if options.get("ssl") is not None:
-            seconds = self._settings.header_timeout
-            options |= {"ssl_handshake_timeout": seconds, "ssl_shutdown_timeout": seconds}
-        return await super().create_server(*arguments, **options)
 
 
 class Server(uvicorn.Server):
@@ -173,16 +120,26 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, service: Service, hangup: Hangup, parent: int | None
+        self, config: uvicorn.Config, service: Service, hangups: list[int], parent: int | None
     ) -> None:
         super().__init__(config)
-        self._service, self._hangup, self._parent = service, hangup, parent
-        self._reloads: set[asyncio.Task[None]] = set()
+        self._service, self._hangups, self._parent = service, hangups, parent
+        self._reloading: asyncio.Task[None] | None = None
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until the end, on a loop whose sockets are our own."""
-        with asyncio.Runner(loop_factory=partial(_Loop, self._service.settings)) as runner:
+        """Serve until the end, on a loop that asks our own sockets, as uvloop would not."""
+        with asyncio.Runner(loop_factory=self._make_loop) as runner:
             runner.run(self.serve(sockets))
+
+    def _make_loop(self) -> asyncio.AbstractEventLoop:
+        """A loop whose servers wait no longer for a handshake of TLS than for a header."""
+        loop: Any = asyncio.SelectorEventLoop()
+        settings = self._service.settings
+        if settings.tls_cert is not None:
+            names = ("ssl_handshake_timeout", "ssl_shutdown_timeout")
+            times = dict.fromkeys(names, settings.header_timeout)
+            loop.create_server = partial(loop.create_server, **times)
+        return loop  # type: ignore[no-any-return]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -199,18 +156,15 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop, or stop at once if that was begun."""
         del frame
-        if self.should_exit:
-            self.force_exit = True
-        self.should_exit = True
-        self._service.is_stopping = True
+        self.force_exit = self.force_exit or self.should_exit
+        self.should_exit = self._service.is_stopping = True
         log("stopping", signal=signal.Signals(sig).name)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: reload if that was asked for, and end with the parent."""
-        if self._hangup.take():
-            task = asyncio.create_task(self._reload())
-            self._reloads.add(task)
-            task.add_done_callback(self._reloads.discard)
+        if self._hangups and (self._reloading is None or self._reloading.done()):
+            self._hangups.clear()
+            self._reloading = asyncio.create_task(self._reload())
         if counter % 10 == 0 and self._service.metrics.is_shared:
             self._service.metrics_text()
         if self._parent not in {None, os.getppid()}:
@@ -242,88 +196,65 @@ class Server(uvicorn.Server):
 # -- several processes -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Job:
-    """What every worker does; `source` can be pickled."""
+def run_workers(source: ModelSource, settings: Settings, listening: socket.socket) -> int:
+    """Serve with several processes until SIGTERM or SIGINT; returns the exit code.
 
-    source: ModelSource
-    settings: Settings
-    tls: Tls | None
-    workers: int
-
-
-def run_workers(job: Job, listening: socket.socket) -> int:
-    """Serve with several processes until SIGTERM or SIGINT; returns the exit code."""
+    `source` must be one that can be pickled.
+    """
+    hangups, stops = note_signals("SIGHUP"), note_signals("SIGINT", "SIGTERM")
+    passed_on = 0  # signals to stop
     with tempfile.TemporaryDirectory(prefix="gemfi-metrics-") as folder:
-        return _Parent(job, listening, Path(folder)).run()
+        shared = (source, settings, listening, Path(folder))
+        workers = [_Worker(number, shared) for number in range(settings.workers)]
+        while (alive := [worker for worker in workers if worker.is_alive()]) or not stops:
+            wait([worker.sentinel for worker in alive], _TURN)
+            if hangups:
+                hangups.clear()
+                _tell(alive, signal.SIGHUP)
+            if len(stops) > passed_on:
+                passed_on += 1
+                listening.close()
+                _tell(alive, signal.SIGTERM)
+            dead = [worker for worker in workers if worker.is_due()]
+            for worker in [] if stops else dead:
+                number, code = worker.number, worker.exitcode
+                log("worker ended", level=logging.ERROR, worker=number, exit_code=code)
+                workers[number] = _Worker(number, shared)
+    fine = {0, -signal.SIGTERM}  # the second of one that was still starting
+    return int(any(worker.exitcode not in fine for worker in workers))
 
 
-class _Parent:
-    """Starts the workers, passes signals on, and replaces those that die."""
-
-    def __init__(self, job: Job, listening: socket.socket, folder: Path) -> None:
-        self._job, self._listening, self._folder = job, listening, folder
-        self._hangup = Hangup()
-        self._asked_to_stop = self._told_to_stop = 0
-        self._started = [0.0] * job.workers
-        self._workers: list[SpawnProcess] = []
-
-    def run(self) -> int:
-        for sig in _SIGNALS:
-            signal.signal(sig, self._note_stop)
-        self._workers = [self._start(number) for number in range(self._job.workers)]
-        while self._alive() or not self._asked_to_stop:
-            wait([worker.sentinel for worker in self._alive()], _TURN)
-            self._pass_signals_on()
-            if not self._asked_to_stop:
-                self._replace_dead()
-        fine = {0, -signal.SIGTERM}  # the second of one that was still starting
-        return int(any(worker.exitcode not in fine for worker in self._workers))
-
-    def _alive(self) -> list[SpawnProcess]:
-        return [worker for worker in self._workers if worker.is_alive()]
-
-    def _note_stop(self, sig: int, frame: FrameType | None) -> None:
-        self._asked_to_stop += 1
-
-    def _pass_signals_on(self) -> None:
-        if self._hangup.take():
-            self._signal(signal.SIGHUP)
-        if self._asked_to_stop > self._told_to_stop:
-            self._told_to_stop += 1
-            self._listening.close()
-            self._signal(signal.SIGTERM)
-
-    def _signal(self, sig: signal.Signals) -> None:
-        for worker in self._alive():
-            if worker.pid is not None:
-                os.kill(worker.pid, sig)
-
-    def _start(self, number: int) -> SpawnProcess:
-        arguments = (self._job, number, self._listening, self._folder)
-        process = multiprocessing.get_context("spawn").Process(target=_work, args=arguments)
-        process.start()
-        self._started[number] = time.monotonic()
-        return process
-
-    def _replace_dead(self) -> None:
-        for number, worker in enumerate(self._workers):
-            if worker.is_alive() or time.monotonic() < self._started[number] + _REST:
-                continue
-            log("worker ended", level=logging.ERROR, worker=number, exit_code=worker.exitcode)
-            self._workers[number] = self._start(number)
+def _tell(workers: list[_Worker], sig: signal.Signals) -> None:
+    for worker in workers:
+        if worker.is_alive() and worker.pid is not None:
+            os.kill(worker.pid, sig)
 
 
-def _work(job: Job, number: int, listening: socket.socket, folder: Path) -> None:
+class _Worker(SpawnProcess):
+    """A process that serves; it has been started."""
+
+    def __init__(self, number: int, shared: tuple[Any, ...]) -> None:
+        super().__init__(target=_work, args=(number, *shared))
+        self.number, self._since = number, time.monotonic()
+        self.start()
+
+    def is_due(self) -> bool:
+        """Whether another must take its place."""
+        return not self.is_alive() and time.monotonic() > self._since + _REST
+
+
+def _work(
+    number: int, source: ModelSource, settings: Settings, listening: socket.socket, folder: Path
+) -> None:
     """Be a worker; `folder` is for the metrics of all."""
-    parent, hangup = os.getppid(), Hangup()
+    parent, hangups = os.getppid(), note_signals("SIGHUP")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log_to_stderr(worker=number)
-    false_alarm = job.settings.monitor_false_alarm / job.workers
+    false_alarm = settings.monitor_false_alarm / settings.workers
     try:
-        bundle, policy = job.source()
-        settings = replace(job.settings, monitor_false_alarm=false_alarm)
-        app = create_app(bundle, settings, policy, job.source)
+        bundle, policy = source()
+        shared = replace(settings, monitor_false_alarm=false_alarm)
+        app = create_app(bundle, shared, policy, source)
     except GemfiError as error:
         log("worker cannot start", level=logging.ERROR, reason=str(error))
         sys.exit(2)
@@ -331,4 +262,4 @@ def _work(job: Job, number: int, listening: socket.socket, folder: Path) -> None
     service.metrics.share(folder, number)
     service.tell_workers = partial(os.kill, parent, signal.SIGHUP)
     log("worker starts", pid=os.getpid())
-    run(app, listening, job.tls, hangup, parent)
+    run(app, listening, hangups, parent)

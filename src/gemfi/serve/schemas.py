@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from starlette.responses import Response
 
 from gemfi._config import to_plain
 from gemfi.answers import Prediction
@@ -38,7 +39,7 @@ class _Strict(BaseModel):
 
 
 class ErrorFields(_Strict):
-    """What is wrong, for programs (code) and people (message), and where."""
+    """What is wrong, for programs (code) and people (message), and where, such as inputs[3]."""
 
     code: str
     message: str
@@ -51,16 +52,35 @@ class Error(_Strict):
     error: ErrorFields
 
 
+class ProblemError(Exception):
+    """A request that is not answered: HTTP status, `ErrorFields`, and headers of the answer.
+
+    The message tells nothing of the machine that serves.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        where: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.where = status, code, message, where
+        self.headers = headers
+
+    def response(self) -> Response:
+        """The answer."""
+        fields = ErrorFields(code=self.code, message=self.message, where=self.where)
+        body = Error(error=fields).model_dump_json()
+        return Response(body, self.status, self.headers, media_type="application/json")
+
+
 class Health(_Strict):
-    """Whether the server answers."""
+    """Whether the server answers; one that is stopping finishes what it accepted, and ends."""
 
-    status: Literal["ok"]
-
-
-class Stopping(_Strict):
-    """The server finishes what it accepted, and ends."""
-
-    status: Literal["stopping"]
+    status: Literal["ok", "stopping"]
 
 
 class Reloaded(_Strict):
@@ -100,20 +120,6 @@ class PolicyAbout(_Strict):
     least_level: float
     facts: dict[str, float | None]
 
-    @classmethod
-    def of(cls, policy: Policy) -> PolicyAbout:
-        """What is told of a policy."""
-        return cls(
-            score=policy.score,
-            doubt=policy.doubt,
-            level=policy.level,
-            threshold=policy.threshold if math.isfinite(policy.threshold) else None,
-            goal=str(policy.goal),
-            calibration=policy.reference.size,
-            least_level=policy.reference.least_level,
-            facts=dict(policy.facts),
-        )
-
 
 class Limits(_Strict):
     """Of one request."""
@@ -145,28 +151,41 @@ class ModelAbout(_Strict):
     provenance: dict[str, Any]
     limits: Limits
 
-    @classmethod
-    def of(
-        cls, bundle: Bundle, policy: Policy | None, form: InputFormat, limits: Limits
-    ) -> ModelAbout:
-        """What is told of a bundle."""
-        info, head = bundle.info, bundle.model.head
-        return cls(
-            name=bundle.name,
-            method=info.method,
-            title=head.info.label,
-            summary=head.info.summary,
-            paper=head.info.paper,
-            classes=list(info.class_names),
-            feature_names=None if info.feature_names is None else list(info.feature_names),
-            columns=None if bundle.columns is None else to_plain(bundle.columns)["columns"],
-            input=InputKind(kind=form.kind, shape=list(form.shape), dtype=form.dtype),
-            policy=None if policy is None else PolicyAbout.of(policy),
-            references={name: list(values) for name, values in bundle.references.items()},
-            metrics=_plain(info.metrics),
-            provenance=_plain(info.provenance),
-            limits=limits,
-        )
+
+def about_model(
+    bundle: Bundle, policy: Policy | None, form: InputFormat, limits: Limits
+) -> ModelAbout:
+    """What is told of a bundle."""
+    info, head = bundle.info, bundle.model.head.info
+    return ModelAbout(
+        name=bundle.name,
+        method=info.method,
+        title=head.label,
+        summary=head.summary,
+        paper=head.paper,
+        classes=list(info.class_names),
+        feature_names=None if info.feature_names is None else list(info.feature_names),
+        columns=None if bundle.columns is None else to_plain(bundle.columns)["columns"],
+        input=InputKind(kind=form.kind, shape=list(form.shape), dtype=form.dtype),
+        policy=None if policy is None else _about_policy(policy),
+        references={name: list(values) for name, values in bundle.references.items()},
+        metrics=_without_folders(info.metrics),
+        provenance=_without_folders(info.provenance),
+        limits=limits,
+    )
+
+
+def _about_policy(policy: Policy) -> PolicyAbout:
+    return PolicyAbout(
+        score=policy.score,
+        doubt=policy.doubt,
+        level=policy.level,
+        threshold=policy.threshold if math.isfinite(policy.threshold) else None,
+        goal=str(policy.goal),
+        calibration=policy.reference.size,
+        least_level=policy.reference.least_level,
+        facts=dict(policy.facts),
+    )
 
 
 def without_folders(text: str) -> str:
@@ -174,10 +193,10 @@ def without_folders(text: str) -> str:
     return _FOLDERS.sub("", text)
 
 
-def _plain(value: Any) -> Any:
-    """Nested mappings and sequences as dicts and lists, of paths no more than their last part."""
+def _without_folders(value: Any) -> Any:
+    """The same of nested mappings and sequences, as dicts and lists."""
     if isinstance(value, Mapping):
-        return {_plain(str(key)): _plain(inner) for key, inner in value.items()}
+        return {without_folders(str(key)): _without_folders(v) for key, v in value.items()}
     if isinstance(value, str):
         return without_folders(value)
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return [_without_folders(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,8 +1,9 @@
-"""What may be chosen of a server: one record for code and command line."""
+"""The options of a server: one record for code and command line."""
 
 from __future__ import annotations
 
 import re
+import ssl
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Final
 
@@ -11,15 +12,22 @@ import tyro
 from gemfi._config import check_int, check_number
 from gemfi.errors import InputError
 
-_LEAST_TOKEN: Final = 8
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+", re.ASCII)
+_TOKEN: Final = re.compile(rb"[!-~]{8,}")
+_File = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What may be chosen of a server; the defaults suit a small model on one machine.
+    """The options of a server; the defaults suit a small model on one machine.
 
     Attributes:
+        host: address to listen at; this machine alone by default, 0.0.0.0 for every network, which
+            needs a token, or --without-token.
+        port: to listen at; 0 for any that is free.
+        workers: processes that answer; each has a copy of the model.
+        tls_cert: a file with a certificate (PEM), to speak HTTPS; with --tls-key.
+        tls_key: a file with its private key, without a password.
         max_batch: inputs of one forward pass.
         max_wait: milliseconds that an input waits for others, at most. A request that comes alone
             does not wait.
@@ -39,10 +47,14 @@ class Settings:
         monitor_false_alarm: probability with which the monitor may fire on a stream without drift.
         allow_hosts: names besides this machine's own under which browsers reach the server, such
             as model.example, without port.
-        host: address that it listens at. 0.0.0.0 and :: stand for every address.
-        token: that /v1 and /metrics ask for; None for none.
+        token: that /v1 and /metrics ask for.
     """
 
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    tls_cert: _File = None
+    tls_key: _File = None
     max_batch: int = 64
     max_wait: float = 2.0
     max_queue: int = 1024
@@ -58,14 +70,13 @@ class Settings:
     monitor_length: int = 1_000_000
     monitor_false_alarm: float = 0.01
     allow_hosts: tuple[str, ...] = ()
-    host: Annotated[str, tyro.conf.Suppress] = "127.0.0.1"
     token: Annotated[bytes | None, tyro.conf.Suppress] = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
             if option.type in {"int", "int | None"} and value is not None:
-                check_int(option.name, value, 1)
+                check_int(option.name, value, 0 if option.name == "port" else 1)
             elif option.name.endswith("_timeout"):
                 check_number(option.name, value, above=0)
         check_number("max_wait", self.max_wait, least=0)
@@ -81,11 +92,19 @@ class Settings:
                     f"allow_hosts takes names without scheme and port, such as model.example, "
                     f"got {name!r}"
                 )
-        token = self.token
-        if token is not None and (
-            len(token) < _LEAST_TOKEN or not all(0x21 <= byte <= 0x7E for byte in token)
-        ):
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise InputError("a token has 8 or more printable characters of ASCII, and no spaces")
+        self._check_tls()
+
+    def _check_tls(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InputError("TLS needs both: --tls-cert and --tls-key")
+        if self.tls_cert is None:
+            return
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.tls_cert, self.tls_key, password="")  # never asks for one
+        except OSError as error:  # ssl.SSLError is one
             raise InputError(
-                f"a token has {_LEAST_TOKEN} or more letters, digits or signs of ASCII, and no "
-                "spaces"
-            )
+                f"cannot use the certificate {self.tls_cert} with the key {self.tls_key}: {error}"
+            ) from error

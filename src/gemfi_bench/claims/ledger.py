@@ -1,8 +1,7 @@
 """Claims, and how they are judged.
 
-A claim has one test or more, each a difference with its interval. It is supported if all of its
-tests are, refuted if one of them is, and undecided otherwise. Runs are paired by their seeds; below
-three seeds a test is undecided, whatever its interval over samples.
+A claim has one test or more, each a difference with its interval. Runs are paired by their seeds;
+below three seeds a test is undecided, whatever its interval over samples.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from gemfi_bench.results import Results
 from gemfi_bench.statistics import Difference, Outcome
 from gemfi_bench.unavailable import Unavailable
 
-_FORMS: Final = ((0.1, ".2f"), (0.001, ".4f"))  # from which size on a number is written so
-_TINY: Final = ".1e"
+_FORMS: Final = ((0.1, ".2f"), (0.001, ".4f"), (0.0, ".1e"))
+"""Size -> format of numbers of at least that size."""
 
 RULE: Final = (
     "A claim is supported if all of its tests are, refuted if one of them is, and undecided "
@@ -26,7 +25,7 @@ RULE: Final = (
 )
 
 OURS: Final = "ours"
-"""Where a claim stands that is not the paper's."""
+"""`where` of a claim that is not the paper's."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Test:
         difference: with its interval.
         verdict: on what the claim says of it.
         keys: of the runs that it comes from.
-        ratio: whether it is no difference but a ratio, which has no sign.
+        ratio: True for a ratio, which is shown without a sign.
     """
 
     what: str
@@ -53,13 +52,14 @@ class Test:
         ends = [] if interval is None else [interval.low, interval.high]
         numbers = [self.difference.estimate, *ends]
         largest = max(map(abs, numbers)) or 1.0  # a plain 0 needs no digits
-        form = next((form for least, form in _FORMS if largest >= least), _TINY)
+        form = next(form for least, form in _FORMS if largest >= least)
         sign = "" if self.ratio else "+"
-        estimate, *shown = (f"{each:{sign}{form}}" for each in numbers)
+        estimate, *shown = (f"{number:{sign}{form}}" for number in numbers)
         return estimate, f"[{', '.join(shown)}]" if shown else "no interval"
 
 
 Tests = Callable[[Results], Sequence[Test]]
+"""Makes the tests of a claim, or raises `Unavailable` where the records do not allow it."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Claim:
     Attributes:
         name: short and unique.
         text: the claim, in our words.
-        where: in the paper, or `ours`.
+        where: in the paper, or `OURS`.
         statistic: what is tested, in words.
-        tests: the tests on records; `Unavailable` where they cannot be made.
+        tests: on records.
     """
 
     name: str
@@ -83,14 +83,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict on a claim.
-
-    Attributes:
-        claim: which one.
-        outcome: `not tested` where the records do not allow it.
-        tests: those that were made.
-        reason: why it was not tested.
-    """
+    """The verdict on a claim; `reason` says why it was not tested."""
 
     claim: Claim
     outcome: Outcome | Literal["not tested"]
@@ -100,7 +93,7 @@ class Finding:
     @property
     def few_seeds(self) -> bool:
         """Whether a test had too few seeds to decide anything."""
-        return any(each.difference.few_seeds for each in self.tests)
+        return any(test.difference.few_seeds for test in self.tests)
 
 
 def ledger(results: Results, claims: Iterable[Claim]) -> list[Finding]:
@@ -114,10 +107,7 @@ def judge(results: Results, claim: Claim) -> Finding:
         tests = tuple(claim.tests(results))
     except Unavailable as reason:
         return Finding(claim, "not tested", reason=str(reason))
-    outcomes = [each.verdict for each in tests]
-    outcome: Outcome = "undecided"
-    if "refuted" in outcomes:
-        outcome = "refuted"
-    elif set(outcomes) == {"supported"}:
-        outcome = "supported"
-    return Finding(claim, outcome, tests)
+    verdicts = {test.verdict for test in tests}
+    if "refuted" in verdicts:
+        return Finding(claim, "refuted", tests)
+    return Finding(claim, "supported" if verdicts == {"supported"} else "undecided", tests)

@@ -2,115 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from gemfi.scores import score_label
-from gemfi_bench.claims import measures
-from gemfi_bench.claims.ledger import Test, Tests
-from gemfi_bench.claims.numbers import on_sets
-from gemfi_bench.claims.settings import both
-from gemfi_bench.claims.tests_of import gap_within, rising, sets_of, sign_of, together
+from gemfi_bench.claims.claim_tests import GridRow, both, compared, rising, sets_of, sign_of
+from gemfi_bench.claims.ledger import Test
+from gemfi_bench.claims.numbers import correlation, mean_among, mean_over, on_sets
 from gemfi_bench.results import Results
+from gemfi_bench.tabular import Better
 
 ROUTED: Final = 0.03
 """Nats; a router that is the same everywhere differs too, in the sixth digit and by no chance."""
 
+_HISTOGRAMS: Final = "Figure of histograms, Figure of box plots"
 
-def _best_score(score: str, row: str, group: str) -> Tests:
+
+def _best_score(score: str, gem: GridRow, results: Results) -> list[Test]:
     """A score against each other one, mean AUROC over the sets."""
-
-    def tests(results: Results) -> Sequence[Test]:
-        names = sets_of(results)
-        mine = on_sets(names, score, "auroc")
-        return [
-            gap_within(
-                results,
-                (row, group),
-                (mine, on_sets(names, other, "auroc")),
-                f"mean AUROC: {score_label(score)} against {score_label(other)}",
-            )
-            for other in ("max_prob", "entropy", "evidence", "energy")
-        ]
-
-    return tests
+    names = sets_of(results)
+    return [
+        compared(
+            results,
+            (gem, gem),
+            (on_sets(names, score, "auroc"), on_sets(names, other, "auroc")),
+            f"mean AUROC: {score_label(score)} against {score_label(other)}",
+        )
+        for other in ("max_prob", "entropy", "evidence", "energy")
+    ]
 
 
-def _rising(row: str, group: str, key: str, what: str) -> Tests:
+def _disagreement(gem: GridRow, results: Results) -> list[Test]:
     """ID below near below far."""
-
-    def tests(results: Results) -> Sequence[Test]:
-        near, far = tuple(sets_of(results, "near")), tuple(sets_of(results, "far"))
-        steps = [
-            ("ID", measures.mean_over(key)),
-            ("near OOD", measures.mean_over(key, near)),
-            ("far OOD", measures.mean_over(key, far)),
-        ]
-        return rising(row, steps, what, group)(results)
-
-    return tests
+    key = "part/differ"
+    steps = [
+        ("ID", mean_over(key)),
+        ("near OOD", mean_over(key, sets_of(results, "near"))),
+        ("far OOD", mean_over(key, sets_of(results, "far"))),
+    ]
+    return rising(results, gem, steps, "disagreement")
 
 
-def _routing(row: str, group: str) -> Tests:
+def _routing(gem: GridRow, results: Results) -> list[Test]:
     """Easy below boundary below OOD, entropy of the router, by steps that are worth the name."""
-
-    def tests(results: Results) -> Sequence[Test]:
-        key = "part/router_entropy"
-        steps = [
-            ("easy", measures.mean_among(key, "easy")),
-            ("boundary", measures.mean_among(key, "boundary")),
-            ("far OOD", measures.mean_over(key, tuple(sets_of(results, "far")))),
-        ]
-        return rising(row, steps, "entropy of the router", group, ROUTED)(results)
-
-    return tests
+    key = "part/router_entropy"
+    steps = [
+        ("easy", mean_among(key, "easy")),
+        ("boundary", mean_among(key, "boundary")),
+        ("far OOD", mean_over(key, sets_of(results, "far"))),
+    ]
+    return rising(results, gem, steps, "entropy of the router", ROUTED)
 
 
 def _follows(
-    row: str, group: str, first: str, second: str, what: str, *, positive: bool = True
-) -> Tests:
-    """That two arrays rise (or fall) together, on test data and on all data."""
-
-    def tests(results: Results) -> Sequence[Test]:
-        outside = sets_of(results)
-        every = f"test data with {', '.join(map(results.title, outside))}"
-        pools = {"test data": ("test",), every: ("test", *outside)}
-        return [
-            test
-            for name, pool in pools.items()
-            for test in sign_of(
-                row,
-                measures.correlation(first, second, pool),
-                f"correlation of {what}, {name}",
-                positive=positive,
-                group=group,
-            )(results)
-        ]
-
-    return tests
+    first: str, second: str, what: str, better: Better, gem: GridRow, results: Results
+) -> list[Test]:
+    """That two arrays rise (`low`: fall) together, on test data and on all data."""
+    outside = sets_of(results)
+    every = f"test data with {', '.join(map(results.title, outside))}"
+    pools = {"test data": ["test"], every: ["test", *outside]}
+    return [
+        sign_of(
+            results,
+            gem,
+            correlation(first, second, pool),
+            f"correlation of {what}, {name}",
+            better=better,
+        )
+        for name, pool in pools.items()
+    ]
 
 
-def _gate(row: str, group: str) -> Tests:
+def _gate(gem: GridRow, results: Results) -> list[Test]:
     """The gate against distance, and against energy where that is not so by construction."""
-
-    def tests(results: Results) -> Sequence[Test]:
-        parts = [
-            _follows(row, group, "part/gate", "part/distance", "gate and distance", positive=False)
-        ]
-        kinds = {run.spec["head"].get("gate", "energy") for run in results.runs(row, group)}
-        if kinds != {"energy"}:
-            parts.append(
-                _follows(row, group, "part/gate", "score/energy", "gate and energy", positive=False)
-            )
-        return together(*parts)(results)
-
+    tests = _follows("part/gate", "part/distance", "gate and distance", "low", gem, results)
+    kinds = {run.spec["head"].get("gate", "energy") for run in results.runs(*gem)}
+    if kinds != {"energy"}:
+        tests += _follows("part/gate", "score/energy", "gate and energy", "low", gem, results)
     return tests
 
 
-_HISTOGRAMS = "Figure of histograms, Figure of box plots"
+def _support(gem: GridRow, results: Results) -> list[Test]:
+    number = correlation("score/entropy", "part/distance")
+    return [sign_of(results, gem, number, "correlation of entropy and distance")]
 
-MEANINGS = [
+
+MEANINGS: Final = (
     *both(
         "mi",
         "Mutual information separates ID from OOD best.",
@@ -132,7 +109,7 @@ MEANINGS = [
         "Heads disagree more from ID to near OOD to far OOD.",
         "Table of head diversity",
         "paired differences of the share of head pairs with different labels",
-        lambda row, group: _rising(row, group, "part/differ", "disagreement"),
+        _disagreement,
     ),
     *both(
         "routing",
@@ -156,20 +133,13 @@ MEANINGS = [
         "Table of energy–support correlation",
         "Spearman correlation of energy and k-NN distance, above 0, on test data and on test and "
         "OOD data together",
-        lambda row, group: _follows(
-            row, group, "score/energy", "part/distance", "energy and distance"
-        ),
+        partial(_follows, "score/energy", "part/distance", "energy and distance", "high"),
     ),
     *both(
         "support",
         "Predictive uncertainty rises with the distance to the training data.",
         "Figure of uncertainty against support",
         "Spearman correlation of entropy and k-NN distance on test data, above 0",
-        lambda row, group: sign_of(
-            row,
-            measures.correlation("score/entropy", "part/distance"),
-            "correlation of entropy and distance",
-            group=group,
-        ),
+        _support,
     ),
-]
+)

@@ -29,18 +29,13 @@ from gemfi_bench.figures import (
 from gemfi_bench.figures.common import FigureEntry
 from gemfi_bench.manifest import PAPER_FIGURES, file_stem
 
-PARENT: Final[Mapping[str, str]] = {
-    "moons-edl": "moons-2d",
-    "moons-daedl": "moons-2d",
-    "moons-gemfi": "moons-2d",
-    "toy-daedl": "moons-toy-1d",
-    "toy-gemfi": "moons-toy-1d",
-    "arch-daedl": "arch",
-    "arch-gemfi": "arch",
-    "tsne-before": "tsne-fi",
-    "tsne-after": "tsne-fi",
-    "tsne-id-ood": "tsne-fi",
+_PANELS: Final = {
+    "moons-2d": ("moons-edl", "moons-daedl", "moons-gemfi"),
+    "moons-toy-1d": ("toy-daedl", "toy-gemfi"),
+    "arch": ("arch-daedl", "arch-gemfi"),
+    "tsne-fi": ("tsne-before", "tsne-after", "tsne-id-ood"),
 }
+PARENT: Final = {panel: label for label, panels in _PANELS.items() for panel in panels}
 """Label of a panel that the paper refers to -> the figure that it is in."""
 
 _ENTRIES: Final = {
@@ -67,15 +62,12 @@ _METADATA: Final[Mapping[str, Mapping[str, Any]]] = {  # no dates: equal figures
 
 
 def save(figure: Figure, folder: Path | str, label: str) -> dict[str, Path]:
-    """Write a figure as PNG, SVG and PDF, each whole or not at all; equal figures, equal bytes.
+    """Write a figure as PNG, SVG and PDF, each whole or not at all; returns format -> file.
 
     Args:
         figure: as an entry of `FIGURES` draws it.
         folder: it is created.
         label: of the figure, or of a panel that it holds.
-
-    Returns:
-        Format -> file.
     """
     label = PARENT.get(label, label)
     if label not in FIGURES:
@@ -88,17 +80,17 @@ def save(figure: Figure, folder: Path | str, label: str) -> dict[str, Path]:
 
 
 def pictures(figure: Figure) -> dict[str, bytes]:
-    """Format -> the bytes of a figure."""
+    """Format -> the bytes of a figure: equal figures give equal bytes."""
     files = {}
     with styled(), mpl.rc_context({"svg.hashsalt": "gemfi"}):  # ids would be random otherwise
         for kind, metadata in _METADATA.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=dict(metadata))
             files[kind] = buffer.getvalue()
-    return files | {"svg": steady_ids(files["svg"])}
+    return files | {"svg": _steady_ids(files["svg"])}
 
 
-def steady_ids(svg: bytes) -> bytes:
+def _steady_ids(svg: bytes) -> bytes:
     """An SVG file whose clips and markers are numbered in their order.
 
     Matplotlib names them by a hash of their coordinates, in which the layout has a last digit that

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.textpath import TextPath
+from matplotlib.transforms import Bbox
 from torch import nn
 
 from gemfi._drawing import INK, MUTED
@@ -62,14 +63,11 @@ _STYLES: Final[Mapping[Kind, tuple[str, str, str]]] = {  # face, edge, words of 
 
 @dataclass(frozen=True)
 class Box:
-    """A box.
+    """A box: a bold title and lines below it.
 
     Attributes:
-        title: its first line.
         columns: first and last that it covers.
         rows: first and last that it covers; they need not begin at 0.
-        lines: below the title.
-        kind: what it is, which gives its colour.
         stack: how many of them lie behind each other.
     """
 
@@ -84,16 +82,6 @@ class Box:
     def text_height(self) -> float:
         """The height of the lines, in inches."""
         return _LEADING * (_TITLE + _LINE * len(self.lines))
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A rectangle of the page, in inches from its lower left corner."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
 
 
 class Diagram:
@@ -135,11 +123,6 @@ class Diagram:
         return None if first > last else (first + last) // 2
 
     @property
-    def first_row(self) -> int:
-        """The uppermost row."""
-        return min(box.rows[0] for box in self.boxes.values())
-
-    @property
     def row_height(self) -> float:
         """The height of every row: every box has room for its text."""
         return max(
@@ -150,33 +133,28 @@ class Diagram:
     @property
     def height(self) -> float:
         """The height of all rows, in inches."""
-        rows = 1 + max(box.rows[1] for box in self.boxes.values()) - self.first_row
-        return rows * (self.row_height + _ROW_GAP) - _ROW_GAP
+        rows = [row for box in self.boxes.values() for row in box.rows]
+        return (max(rows) - min(rows) + 1) * (self.row_height + _ROW_GAP) - _ROW_GAP
 
     def row_top(self, row: int, top: float) -> float:
         """Where a row begins, on a page whose first row begins at `top`."""
-        return top - (row - self.first_row) * (self.row_height + _ROW_GAP)
+        first = min(box.rows[0] for box in self.boxes.values())
+        return top - (row - first) * (self.row_height + _ROW_GAP)
 
-    def frames(self, top: float) -> dict[str, Frame]:
+    def frames(self, top: float) -> dict[str, Bbox]:
         """Key -> where the box is, on a page whose first row begins at `top`."""
         lefts = list(accumulate((width + _GAP for width in _WIDTHS), initial=_MARGIN))
-        return {
-            key: Frame(
-                left=lefts[box.columns[0]],
-                right=lefts[box.columns[1]] + _WIDTHS[box.columns[1]],
-                top=self.row_top(box.rows[0], top),
-                bottom=self.row_top(box.rows[1], top) - self.row_height,
-            )
-            for key, box in self.boxes.items()
-        }
+        frames = {}
+        for key, box in self.boxes.items():
+            (first, last), (upper, lower) = box.columns, box.rows
+            bottom = self.row_top(lower, top) - self.row_height
+            right = lefts[last] + _WIDTHS[last]
+            frames[key] = Bbox.from_extents(lefts[first], bottom, right, self.row_top(upper, top))
+        return frames
 
 
 def draw_diagrams(diagrams: Mapping[str, Diagram]) -> Figure:
-    """Diagrams below each other, with the key of their colours.
-
-    Args:
-        diagrams: title -> diagram.
-    """
+    """Diagrams by their titles, below each other, with the key of their colours."""
     height = _FOOT + sum(_HEAD + diagram.height + 0.12 for diagram in diagrams.values()) - 0.12
     figure = Figure(figsize=(PAGE_WIDTH, height))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE_WIDTH), ylim=(0, height))
@@ -194,32 +172,30 @@ def draw_diagrams(diagrams: Mapping[str, Diagram]) -> Figure:
     keys = [(kind, words) for kind, (_, _, words) in _STYLES.items() if words]
     for number, (kind, words) in enumerate(keys):
         left = number * PAGE_WIDTH / len(keys) + 0.2
-        _draw_card(axes, Frame(left, 0.05, left + 0.2, 0.17), kind)
+        _draw_card(axes, Bbox.from_extents(left, 0.05, left + 0.2, 0.17), kind)
         axes.text(left + 0.27, 0.11, words, fontsize=7, va="center")
     return figure
 
 
-def _draw_card(axes: Axes, frame: Frame, kind: Kind, shift: float = 0.0) -> None:
+def _draw_card(axes: Axes, frame: Bbox, kind: Kind, shift: float = 0.0) -> None:
     face, edge, _ = _STYLES[kind]
     axes.add_patch(
         FancyBboxPatch(
-            (frame.left + shift, frame.bottom + shift), frame.right - frame.left,
-            frame.top - frame.bottom, boxstyle="round,pad=0,rounding_size=0.05", facecolor=face,
-            edgecolor=edge, linewidth=0.8, linestyle=(0, (3, 2)) if kind == "training" else "-",
-            zorder=2,
+            (frame.x0 + shift, frame.y0 + shift), frame.width, frame.height,
+            boxstyle="round,pad=0,rounding_size=0.05", facecolor=face, edgecolor=edge,
+            linewidth=0.8, linestyle=(0, (3, 2)) if kind == "training" else "-", zorder=2,
         )
     )  # fmt: skip
 
 
-def _draw_box(axes: Axes, box: Box, frame: Frame) -> None:
+def _draw_box(axes: Axes, box: Box, frame: Bbox) -> None:
     for card in range(min(box.stack, _CARDS) - 1, -1, -1):
         _draw_card(axes, frame, box.kind, card * _SHIFT)
-    width, x = frame.right - frame.left - 2 * _PAD, (frame.left + frame.right) / 2
-    y = (frame.bottom + frame.top + box.text_height) / 2
+    x, y = (frame.x0 + frame.x1) / 2, (frame.y0 + frame.y1 + box.text_height) / 2
     for number, text in enumerate((box.title, *box.lines)):
         size, weight = (_LINE, "normal") if number else (_TITLE, "bold")
         y -= _LEADING * size / 2
-        fitted = fitting(text, size, width, weight)
+        fitted = fitting(text, size, frame.width - 2 * _PAD, weight)
         axes.text(x, y, text, fontsize=fitted, ha="center", va="center", fontweight=weight)
         y -= _LEADING * size / 2
 
@@ -232,21 +208,18 @@ def fitting(text: str, size: float, width: float, weight: str = "normal") -> flo
 
 
 def _draw_arrow(axes: Axes, diagram: Diagram, ends: tuple[str, str], top: float) -> None:
-    frames = diagram.frames(top)
+    frames, first = diagram.frames(top), diagram.boxes[ends[0]]
     source, target = (frames[key] for key in ends)
-    boxes = [diagram.boxes[key] for key in ends]
     row = diagram.row_of(*ends)
     if row is not None:
         y = diagram.row_top(row, top) - diagram.row_height / 2
-        shift = (min(boxes[0].stack, _CARDS) - 1) * _SHIFT
-        begin, end = (source.right + shift, y), (target.left, y)
+        begin, end = (source.x1 + (min(first.stack, _CARDS) - 1) * _SHIFT, y), (target.x0, y)
     else:
-        narrow = min((source, target), key=lambda frame: frame.right - frame.left)
-        x = (narrow.left + narrow.right) / 2
-        is_down = source.bottom > target.bottom
-        begin = (x, source.bottom if is_down else source.top)
-        end = (x, target.top if is_down else target.bottom)
-    dashed = boxes[0].kind == "training"
+        narrow = min((source, target), key=lambda frame: frame.width)
+        x, down = (narrow.x0 + narrow.x1) / 2, source.y0 > target.y0
+        begin = (x, source.y0 if down else source.y1)
+        end = (x, target.y1 if down else target.y0)
+    dashed = first.kind == "training"
     color = _STYLES["training"][1] if dashed else INK
     axes.add_patch(
         FancyArrowPatch(
@@ -317,28 +290,22 @@ def _space(space: str) -> str:
 
 def _common(model: Model, last_row: int, outliers: OutlierConfig) -> Diagram:
     """Input, backbone, features, and the outliers of training, which every method has."""
-    diagram, rows = Diagram(), (0, last_row)
-    count, backbone = model.head.num_features, model.backbone
-    lines = layer_lines(backbone)
-    standardised = None if model.input_mean is None else "standardised"
-    diagram.add(
-        "x", "input x", _INPUT, rows, sample_line(backbone, count), standardised, kind="data"
-    )
-    words = [*lines, norms_line(backbone) or "spectral norm free"]
-    diagram.add(
-        "backbone", type(backbone).__name__, _BACKBONE, rows,
-        *(words if lines else ["features as given"]), kind="learned" if lines else "computed",
-        source="x",
-    )  # fmt: skip
+    diagram, rows, backbone = Diagram(), (0, last_row), model.backbone
+    count, layers = model.head.num_features, layer_lines(backbone)
+    sample = [sample_line(backbone, count), None if model.input_mean is None else "standardised"]
+    words = [*layers, norms_line(backbone) or "spectral norm free"]
+    kind: Kind = "learned" if layers else "computed"
+    words = words if layers else ["features as given"]
+    diagram.add("x", "input x", _INPUT, rows, *sample, kind="data")
+    name = type(backbone).__name__
+    diagram.add("backbone", name, _BACKBONE, rows, *words, kind=kind, source="x")
     diagram.add("z", "z", _FEATURES, rows, str(count), kind="data", source="backbone")
     if not outliers.is_none:
-        scrambled = outliers.scrambled > 0 and outliers.kind != "scrambled"
-        diagram.add(
-            "outliers", f"outliers: {outliers.kind}", (_BACKBONE, _FEATURES), -1,
-            f"{outliers.ratio:g} for each sample",
-            f"and {outliers.scrambled:g} scrambled inputs" if scrambled else None,
-            kind="training",
-        )  # fmt: skip
+        lines = [f"{outliers.ratio:g} for each sample"]
+        if outliers.scrambled > 0 and outliers.kind != "scrambled":
+            lines.append(f"and {outliers.scrambled:g} scrambled inputs")
+        title, columns = f"outliers: {outliers.kind}", (_BACKBONE, _FEATURES)
+        diagram.add("outliers", title, columns, -1, *lines, kind="training")
         diagram.connect("outliers", "z")
     return diagram
 
@@ -353,28 +320,21 @@ def daedl_diagram(model: Model) -> Diagram:
     head = model.head
     if not isinstance(head, DAEDL):
         raise InputError(f"expected a model of daedl, got one of {head.info.name}")
-    diagram = _common(model, 1, head.outliers)
-    diagram.add(
-        "head", "one head", _MODULE, 0, *layer_lines(head.linear), kind="learned", source="z"
-    )
-    shrinkage = head.density.shrinkage
-    covariance = ["own covariance, or", "one if samples are few"]
-    diagram.add(
-        "density", "density", _MODULE, 1, f"{head.num_classes} Gaussians",
-        *(covariance if shrinkage is None else [f"shrinkage {shrinkage:g}"]),
-        kind="fitted", source="z",
-    )  # fmt: skip
+    diagram, shrinkage = _common(model, 1, head.outliers), head.density.shrinkage
+    own = ["own covariance, or", "one if samples are few"]
+    density = [f"{head.num_classes} Gaussians"]
+    density += own if shrinkage is None else [f"shrinkage {shrinkage:g}"]
+    scale = ["of log density, 0 to 1", "over training data"]
+    outputs = [r"$p = \alpha / S$", r"$S = \Sigma_c\,\alpha_c$"]
+    outputs += [*_score_lines(model, "aleatoric"), *_score_lines(model, "epistemic")]
+    lines = layer_lines(head.linear)
+    diagram.add("head", "one head", _MODULE, 0, *lines, kind="learned", source="z")
+    diagram.add("density", "density", _MODULE, 1, *density, kind="fitted", source="z")
     diagram.add("alpha", "α", _SIGNAL, 0, r"$\alpha = e^{\lambda u}$", source="head")
-    diagram.add(
-        "scale", "scale λ", _SIGNAL, 1, "of log density, 0 to 1", "over training data",
-        kind="fitted", source="density",
-    )  # fmt: skip
+    diagram.add("scale", "scale λ", _SIGNAL, 1, *scale, kind="fitted", source="density")
     diagram.connect("scale", "alpha")
     diagram.add("belief", "Dirichlet", _BELIEF, 0, r"$\mathrm{Dir}(\alpha)$", source="alpha")
-    diagram.add(
-        "output", "output", _OUTPUT, (0, 1), r"$p = \alpha / S$", r"$S = \Sigma_c\,\alpha_c$",
-        *_score_lines(model, "aleatoric"), *_score_lines(model, "epistemic"), source="belief",
-    )  # fmt: skip
+    diagram.add("output", "output", _OUTPUT, (0, 1), *outputs, source="belief")
     return diagram
 
 
@@ -395,70 +355,66 @@ def gem_diagram(model: Model) -> Diagram:
     names = [name for name, module in present.items() if module is not None]
     rows = {name: row for row, name in enumerate([*names, "density"])}
     diagram = _common(model, len(names), head.outliers)
-    _add_energy_and_router(diagram, head, rows)
-    _add_heads(diagram, head, rows)
+    _add_energy(diagram, head, rows)
+    _add_router(diagram, head, rows)
+    _add_heads(diagram, head, rows["heads"])
     _add_fisher(diagram, head)
     _add_outputs(diagram, model, head, rows)
     density, scaler, row = head.density, head.scaler, rows["density"]
-    diagram.add(
-        "density", "density", _MODULE, row, f"{head.num_classes} Gaussians",
+    lines = [
+        f"{head.num_classes} Gaussians",
         "one covariance" if density.tied else f"shrinkage {density.shrinkage:g}",
-        _space(head.config.density_space), kind="fitted", source="z",
-    )  # fmt: skip
+        _space(head.config.density_space),
+    ]
+    diagram.add("density", "density", _MODULE, row, *lines, kind="fitted", source="z")
     if scaler is not None:
-        diagram.add(
-            "scaler", "scaler ρ", _SIGNAL, row, scaler.kind,
-            f"power {scaler.power:g}, at least {scaler.floor:g}", kind="fitted", source="density",
-        )  # fmt: skip
+        lines = [scaler.kind, f"power {scaler.power:g}, at least {scaler.floor:g}"]
+        diagram.add("scaler", "scaler ρ", _SIGNAL, row, *lines, kind="fitted", source="density")
     diagram.connect("density" if scaler is None else "scaler", "output")
     return diagram
 
 
-def _add_energy_and_router(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
-    """The energy, the gate that it opens or feeds, and the router, which sees it too."""
-    config, gate, space = as_paper(head.config), getattr(head, "gate", None), _space("unit")
-    if head.energy is not None:
-        row = rows["energy"]
-        lines = (sizes_line(head.energy), norms_line(head.energy), space)
-        diagram.add("energy", "energy E", _MODULE, row, *lines, kind="learned", source="z")
-        if gate is not None:
-            bounds = f"{config.gate_low:g} to {config.gate_high:g}"
-            diagram.add(
-                "gate", f"gate: {config.gate}", _SIGNAL, row,
-                r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds,
-                kind="learned", source="energy",
-            )  # fmt: skip
-        elif config.core:
-            diagram.add(
-                "gate", "gate: energy", _SIGNAL, row, r"$s = \sigma((a - E)/b)$",
-                "one for all classes", kind="fitted", source="energy",
-            )  # fmt: skip
-    if head.router is not None:
-        row = rows["router"]
-        lines = (sizes_line(head.router), norms_line(head.router), space)
-        diagram.add("router", "router", _MODULE, row, *lines, kind="learned", source="z")
-        softmax = rf"$\pi = \mathrm{{softmax}}$ ({config.num_components})"
-        diagram.add("weights", "weights π", _SIGNAL, row, softmax, source="router")
-        if head.energy is not None:
-            diagram.connect("energy", "router", r"$\sigma(E)$")
+def _add_energy(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
+    """The energy, and the gate that it opens or feeds."""
+    if "energy" not in rows:
+        return
+    config, gate, row = as_paper(head.config), getattr(head, "gate", None), rows["energy"]
+    lines = [sizes_line(head.energy), norms_line(head.energy), _space("unit")]
+    diagram.add("energy", "energy E", _MODULE, row, *lines, kind="learned", source="z")
+    kind: Kind = "fitted"
+    lines = [r"$s = \sigma((a - E)/b)$", "one for all classes"]
+    if gate is not None:
+        kind, bounds = "learned", f"{config.gate_low:g} to {config.gate_high:g}"
+        lines = [r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds]
+    if gate is not None or config.core:
+        title = "gate: energy" if gate is None else f"gate: {config.gate}"
+        diagram.add("gate", title, _SIGNAL, row, *lines, kind=kind, source="energy")
 
 
-def _add_heads(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
+def _add_router(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
+    """The router, which sees the energy too, and its weights."""
+    if head.router is None:
+        return
+    row, lines = rows["router"], (sizes_line(head.router), norms_line(head.router), _space("unit"))
+    diagram.add("router", "router", _MODULE, row, *lines, kind="learned", source="z")
+    softmax = rf"$\pi = \mathrm{{softmax}}$ ({head.config.num_components})"
+    diagram.add("weights", "weights π", _SIGNAL, row, softmax, source="router")
+    if "energy" in rows:
+        diagram.connect("energy", "router", r"$\sigma(E)$")
+
+
+def _add_heads(diagram: Diagram, head: GEM, row: int) -> None:
     """The Dirichlet heads, their α, and the mixture down to their row."""
-    config = as_paper(head.config)
-    count, row = config.num_components, rows["heads"]
-    diagram.add(
-        "heads", "one head" if count == 1 else f"{count} heads", _MODULE, row,
-        sizes_line(head.heads), norms_line(head.heads),
-        f"T learned, {_space(config.feature_space)}", kind="learned", stack=count, source="z",
-    )  # fmt: skip
-    mode = config.gate if "gate" in diagram.boxes else "none"
-    diagram.add(
-        "alpha", "α" if count == 1 else "α of each head", _SIGNAL, row, _ALPHA[mode],
-        rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$", stack=count, source="heads",
-    )  # fmt: skip
+    config, single = as_paper(head.config), head.config.num_components == 1
+    count, mode = config.num_components, config.gate if "gate" in diagram.boxes else "none"
+    title, alpha = ("one head", "α") if single else (f"{count} heads", "α of each head")
+    space = f"T learned, {_space(config.feature_space)}"
+    lines = (sizes_line(head.heads), norms_line(head.heads), space)
+    diagram.add("heads", title, _MODULE, row, *lines, kind="learned", stack=count, source="z")
+    clip = rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$"
+    diagram.add("alpha", alpha, _SIGNAL, row, _ALPHA[mode], clip, stack=count, source="heads")
     mixture = r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
-    title, line = ("Dirichlet", r"$\mathrm{Dir}(\alpha)$") if count == 1 else ("mixture", mixture)
+    title, line = ("Dirichlet", r"$\mathrm{Dir}(\alpha)$") if single else ("mixture", mixture)
     diagram.add("belief", title, _BELIEF, (0, row), line, source="alpha")
     if "weights" in diagram.boxes:
         diagram.connect("weights", "belief")
@@ -470,9 +426,8 @@ def _add_fisher(diagram: Diagram, head: GEM) -> None:
     """The Fisher terms; one head has no weights to modulate."""
     config, mixed = as_paper(head.config), "weights" in diagram.boxes
     lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg_weight else []
-    lines += (
-        [f"modulates π by {config.fi_mod_strength:g}"] if config.fi_mod_strength and mixed else []
-    )
+    if config.fi_mod_strength and mixed:
+        lines.append(f"modulates π by {config.fi_mod_strength:g}")
     if not lines:
         return
     diagram.add("fisher", "Fisher information", _SIGNAL, -1, *lines, kind="training")
@@ -483,24 +438,19 @@ def _add_fisher(diagram: Diagram, head: GEM) -> None:
 
 def _add_outputs(diagram: Diagram, model: Model, head: GEM, rows: Mapping[str, int]) -> None:
     """What comes out of the belief: prediction and evidence, with their scores."""
-    row, last = rows["heads"], max(rows.values())
+    row, last, single = rows["heads"], max(rows.values()), head.config.num_components == 1
     gated = "gate" in diagram.boxes and as_paper(head.config).gate == "prob"
-    single = head.config.num_components == 1
-    sign = r"\propto" if gated else "="
     mean = r"\alpha / \alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_k / \alpha_{k0}"
+    total = r"\alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_{k0}"
     if gated:
         mean = r"s \odot \alpha" if single else rf"s \odot {mean}"
-    total = r"\alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_{k0}"
-    rho = "" if head.scaler is None else r"\rho\,"
-    prediction = [
-        rf"$\hat p {sign} {mean}$",
-        *_score_lines(model, "aleatoric"),
-    ]
+    sign, rho = r"\propto" if gated else "=", "" if head.scaler is None else r"\rho\,"
+    prediction = [rf"$\hat p {sign} {mean}$", *_score_lines(model, "aleatoric")]
     evidence = [f"$S = {rho}{total}$", *_score_lines(model, "epistemic")]
     if head.named_scores["epistemic"] == "unfamiliarity":
-        known = {"E": head.energy, "density": head.density}
-        others = [name for name, module in known.items() if module is not None]
-        evidence.append(f"of {', '.join(['evidence', *others])}")
+        parts = {"evidence": head, "E": head.energy, "density": head.density}
+        names = [name for name, module in parts.items() if module is not None]
+        evidence.append(f"of {', '.join(names)}")
     if row == 0:  # no room for two boxes beside one row
         lines = [*prediction, *evidence]
         diagram.add("output", "output", _OUTPUT, (0, last), *lines, source="belief")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,16 +15,8 @@ from matplotlib.patches import Patch
 from gemfi import metrics
 from gemfi._drawing import INK, MUTED
 from gemfi.metrics import Bools, Floats
-from gemfi_bench.figures.common import (
-    COLUMN,
-    TEXT,
-    FigureEntry,
-    MethodRuns,
-    Shown,
-    leading_rows,
-    needed,
-    spread,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import COLUMN, TEXT, FigureEntry, Ints, MethodRuns, Shown
 from gemfi_bench.results import Results
 
 BINS: Final = 15
@@ -41,16 +32,10 @@ _RIGHT_COLOR: Final = "#4b7f52"
 
 @dataclass(frozen=True, eq=False)
 class Calibrated(Shown):
-    """What a method gives to a reliability diagram.
-
-    Attributes:
-        probs: (n, C) of the first seed.
-        labels: (n,).
-        ece: over all seeds, as text.
-    """
+    """A method's probabilities (n, C) and labels (n,) of the first seed, its ECE over all seeds."""
 
     probs: Floats
-    labels: npt.NDArray[np.int64]
+    labels: Ints
     ece: str
 
 
@@ -59,10 +44,7 @@ def draw_reliability(
 ) -> Figure:
     """Accuracy over confidence for each method, and below it how many inputs each bin has.
 
-    Args:
-        methods: one a diagram.
-        width: of the figure, in inches.
-        most_across: diagrams beside each other; further ones are below.
+    At most `most_across` diagrams stand beside each other.
     """
     lines = -(-len(methods) // most_across)
     across = min(len(methods), most_across)
@@ -130,12 +112,7 @@ def _draw_counts(axes: Axes, method: Calibrated, diagram: metrics.Reliability) -
 
 @dataclass(frozen=True, eq=False)
 class Confidence(Shown):
-    """How sure a method is where it is right and where it is wrong.
-
-    Attributes:
-        confidence: of each run, (n,) each.
-        correct: of each run, (n,) each.
-    """
+    """How sure each run of a method is of its inputs, and of which it is right."""
 
     confidence: Sequence[Floats]
     correct: Sequence[Bools]
@@ -153,11 +130,8 @@ def draw_confidence(methods: Sequence[Confidence]) -> Figure:
     for place, method in enumerate(methods):
         _draw_lane(axes, place - 0.17, method.by_run(True), _RIGHT_COLOR)
         _draw_lane(axes, place + 0.17, method.by_run(False), _GAP_COLOR)
-    axes.set_yticks(range(len(methods)), [method.label for method in methods])
-    for tick, method in zip(axes.get_yticklabels(), methods, strict=True):
-        tick.set(color=method.color, fontweight="bold")
+    common.name_ticks(axes.yaxis, methods)
     axes.set_ylim(len(methods) - 0.45, -0.55)
-    axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, 1.01)
     axes.set_xlabel("confidence (max p) on test data")
     axes.grid(axis="x", color="#e3e7ec", linewidth=0.6)
@@ -165,7 +139,7 @@ def draw_confidence(methods: Sequence[Confidence]) -> Figure:
     handles = [
         Line2D([], [], color=_RIGHT_COLOR, linewidth=5, alpha=0.6, label="right"),
         Line2D([], [], color=_GAP_COLOR, linewidth=5, alpha=0.6, label="wrong"),
-        Line2D([], [], color=INK, marker="D", linestyle="", markersize=3.6, label="mean"),
+        common.point_handle("mean", INK, "D", markersize=3.6),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, handlelength=1.4)
     return figure
@@ -190,23 +164,19 @@ def _draw_lane(axes: Axes, y: float, by_run: Sequence[Floats], color: str) -> No
 # -- from results ---------------------------------------------------------------------------------
 
 
-def _tests(results: Results, row: MethodRuns) -> list[tuple[Floats, npt.NDArray[np.int64]]]:
+def _tests(results: Results, row: MethodRuns) -> list[tuple[Floats, Ints]]:
     """Probabilities and labels of the test data, of each run."""
-    return [
-        (
-            np.exp(needed(results, run, ["test"], "log_probs")),
-            needed(results, run, ["test"], "label").astype(np.int64),
-        )
-        for run in row.runs
-    ]
+    keys = ("log_probs", "label")
+    tests = [[common.needed(results, run, ["test"], key) for key in keys] for run in row.runs]
+    return [(np.exp(log_probs), labels.astype(np.int64)) for log_probs, labels in tests]
 
 
 def reliability(results: Results) -> Figure:
     """The leading methods, by the first seed of each."""
     methods = []
-    for row in leading_rows(results):
+    for row in common.leading_rows(results):
         tests = _tests(results, row)
-        ece = spread([metrics.ece(*test, BINS) for test in tests])
+        ece = common.spread([metrics.ece(*test, BINS) for test in tests])
         methods.append(Calibrated(row.label, row.color, *tests[0], ece))
     return draw_reliability(methods)
 
@@ -214,7 +184,7 @@ def reliability(results: Results) -> Figure:
 def confidence(results: Results) -> Figure:
     """The leading methods, all seeds of each."""
     methods = []
-    for row in leading_rows(results):
+    for row in common.leading_rows(results):
         tests = _tests(results, row)
         sure = [probs.max(axis=1) for probs, _ in tests]
         correct = [probs.argmax(axis=1) == labels for probs, labels in tests]

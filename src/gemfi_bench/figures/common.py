@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from gemfi._drawing import INK, MUTED, styled
 from gemfi.metrics import Floats
@@ -25,11 +25,8 @@ from gemfi_bench.style import SET_COLORS, method_color, method_label
 from gemfi_bench.tabular import Value
 from gemfi_bench.unavailable import Unavailable
 
-COLUMN: Final = 3.3
-"""Width of a column of the paper, in inches."""
-
-TEXT: Final = 6.8
-"""Width of its text, in inches."""
+COLUMN, TEXT = 3.3, 6.8
+"""Widths of a column of the paper and of its text, in inches."""
 
 SMALL: Final = 7.0
 """Size of the text inside small panels, in points."""
@@ -47,6 +44,8 @@ METHODS: Final = ("softmax", "ensemble", "edl", "daedl", "re-edl", *FAMILY)
 
 LEAST: Final = 1e-12
 """What a logarithmic axis shows of a score of 0."""
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,11 +71,7 @@ class FigureEntry:
         return " ".join([self.caption, *caveats])
 
     def draw(self, results: Results) -> Figure:
-        """Draw the figure; a note at its foot names absent sets and arrays, and sets seen before.
-
-        Args:
-            results: of a bench.
-        """
+        """Draw the figure; its foot names sets and arrays that are absent, and sets seen before."""
         with styled():
             figure = self.adapter(results)
             shown = results.ood_sets if self.sets else []
@@ -84,7 +79,8 @@ class FigureEntry:
                 "data absent": [results.title(name) for name in shown if results.is_absent(name)],
                 SEEN: [results.title(name) for name in shown if name in results.protocol.seen],
                 "arrays absent": [
-                    _lacking(row, *counts) for row, counts in results.lacking.items()
+                    method_label(row) + (f" ({lost} of {total} runs)" if lost < total else "")
+                    for row, (lost, total) in results.lacking.items()
                 ],
             }
             note = "; ".join(
@@ -100,13 +96,7 @@ class FigureEntry:
 
 @dataclass(frozen=True)
 class MethodRuns:
-    """A row of the main tables with the runs whose arrays are at hand.
-
-    Attributes:
-        row: its name.
-        method: of its runs.
-        runs: in the order of their seeds, at least one.
-    """
+    """A row of the main tables, and those of its runs whose arrays are here: at least one."""
 
     row: str
     method: str
@@ -134,11 +124,7 @@ class MethodRuns:
 
 
 def shown_rows(results: Results, methods: Sequence[str] = METHODS) -> list[MethodRuns]:
-    """The first row of each of these methods that has runs with arrays, in the order of `methods`.
-
-    Raises:
-        Unavailable: if there is none.
-    """
+    """The first row of each of these methods that has runs with arrays; `Unavailable` if none."""
     rows: dict[str, MethodRuns] = {}
     for row in results.rows(MAIN):
         method = results.method(row)
@@ -152,8 +138,8 @@ def shown_rows(results: Results, methods: Sequence[str] = METHODS) -> list[Metho
 
 def leading_rows(results: Results, count: int = len(METHODS)) -> list[MethodRuns]:
     """The rows of `METHODS`, and before them others of the bench, `count` in all at most."""
-    every = dict.fromkeys([*METHODS, *map(results.method, results.rows(MAIN))])
-    rows = shown_rows(results, list(every))[:count]
+    names = dict.fromkeys([*METHODS, *map(results.method, results.rows(MAIN))])
+    rows = shown_rows(results, list(names))[:count]
     return sorted(rows, key=lambda row: row.method in METHODS)
 
 
@@ -193,14 +179,7 @@ def group_title(results: Results, group: str, names: Sequence[str]) -> str:
 
 
 def pooled(results: Results, run: RunRecord, names: Sequence[str], key: str) -> Floats | None:
-    """An array of a run over several sets, one after the other; None if a set lacks it.
-
-    Args:
-        results: of a bench.
-        run: with arrays.
-        names: of its sets.
-        key: such as `score/entropy`.
-    """
+    """An array of a run, such as `score/entropy`, over several sets; None if a set lacks it."""
     sets = results.arrays(run)
     if any(key not in sets.get(name, {}) for name in names):
         return None
@@ -219,15 +198,7 @@ def needed(results: Results, run: RunRecord, names: Sequence[str], key: str) -> 
 
 
 def panel_title(axes: Axes, index: int, text: str = "", width: int = 24, pad: float = 4.0) -> None:
-    """The letter of a panel in bold, and its title in lines of at most `width` letters.
-
-    Args:
-        axes: of the panel.
-        index: 0 for `a`.
-        text: of the title.
-        width: of a line.
-        pad: between title and panel, in points.
-    """
+    """The letter of a panel in bold (0 is `a`), and its title in lines of at most `width`."""
     lines = "\n".join(textwrap.wrap(text, width))
     style: dict[str, Any] = {"loc": "left", "fontsize": 8.5, "fontweight": "normal", "pad": pad}
     axes.set_title(f"$\\mathbf{{{chr(ord('a') + index)}}}$  {lines}", color=INK, **style)
@@ -257,22 +228,22 @@ def power_text(value: float) -> str:
     return f"{front}$10^{{{exponent}}}$"
 
 
-def even_choice(count: int, most: int) -> npt.NDArray[np.int64]:
+def even_choice(count: int, most: int) -> Ints:
     """Indices of at most `most` of `count` inputs, evenly spaced: the same at every call."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
-# -- axes -----------------------------------------------------------------------------------------
+# -- axes and legends -----------------------------------------------------------------------------
 
 
 def quantile_limits(
     values: Sequence[Floats], share: float = 0.005, margin: float = 0.03, *, log: bool = False
 ) -> tuple[float, float]:
-    """An axis from the lowest `share` of the values to the highest, of every set by itself.
+    """Ends of an axis that leaves out at most `share` of each set at either end, and ±inf.
 
     Args:
-        values: of each set; ±inf is left out.
-        share: of a set that may lie beyond each end.
+        values: of each set.
+        share: of a set.
         margin: added at each end, in parts of the length.
         log: for a logarithmic axis, of values from 0 on.
     """
@@ -288,26 +259,15 @@ def quantile_limits(
 def log_axis(
     axes: Axes, which: Literal["x", "y"], limits: tuple[float, float], ticks: int = 5
 ) -> None:
-    """A logarithmic axis with plain numbers, few enough for a small panel.
-
-    Args:
-        axes: of the panel.
-        which: the axis.
-        limits: of the axis.
-        ticks: how many at most.
-    """
+    """A logarithmic axis with plain numbers, at most `ticks` of them for a small panel."""
     getattr(axes, f"set_{which}scale")("log")
-    axis = getattr(axes, f"{which}axis")
-    axis.set_major_locator(_log_locator(limits[1] / limits[0], ticks))
+    axis, length = getattr(axes, f"{which}axis"), limits[1] / limits[0]
+    if length < 8:  # less than a power of ten: even steps
+        axis.set_major_locator(MaxNLocator(max(1, ticks - 3)))
+    else:  # powers of ten, and 3 between them where there are few
+        axis.set_major_locator(LogLocator(subs=(1, 3) if length < 100 else (1,), numticks=ticks))
     axis.set_major_formatter(lambda value, _: power_text(value))
     axis.set_minor_locator(NullLocator())
-
-
-def _log_locator(length: float, ticks: int) -> Locator:
-    """Powers of ten; 3 between them where there are few; even steps on less than a power."""
-    if length < 8:
-        return MaxNLocator(max(1, ticks - 3))
-    return LogLocator(subs=(1, 3) if length < 10**2 else (1,), numticks=ticks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,11 +288,7 @@ class Shown:
     dashed: bool = False
 
     def style(self, width: float = 1.0) -> dict[str, Any]:
-        """Colour, width and dashes of its line.
-
-        Args:
-            width: where it is not on top.
-        """
+        """Colour, width (where it is not on top) and dashes of its line."""
         return {
             "color": self.color,
             "linewidth": 1.8 if self.on_top else width,
@@ -341,12 +297,7 @@ class Shown:
 
 
 def line_handles(methods: Iterable[Shown], **style: Any) -> list[Line2D]:
-    """Each method once, for a legend.
-
-    Args:
-        methods: of all panels.
-        style: of every line.
-    """
+    """Each method of all panels once, for a legend."""
     by_label = {method.label: method for method in methods}
     return [
         Line2D([], [], label=label, **method.style(1.2), **style)
@@ -354,12 +305,18 @@ def line_handles(methods: Iterable[Shown], **style: Any) -> list[Line2D]:
     ]
 
 
-# -- the note at the foot -------------------------------------------------------------------------
+def point_handle(label: str, color: Any, marker: str = "o", **style: Any) -> Line2D:
+    """A point in a legend; `style` may give it a line too."""
+    look: dict[str, Any] = {"markersize": 4, "linestyle": ""} | style
+    return Line2D([], [], marker=marker, color=color, label=label, **look)
 
 
-def _lacking(row: str, lost: int, total: int) -> str:
-    """A row that is not drawn whole; how many of its runs lack arrays, if some have theirs."""
-    return method_label(row) + (f" ({lost} of {total} runs)" if lost < total else "")
+def name_ticks(axis: Any, methods: Sequence[Shown], names: Sequence[str] = ()) -> None:
+    """Methods as the ticks 0, 1, ... of an axis, in bold and in their colours."""
+    axis.set_ticks(range(len(methods)), names or [method.label for method in methods])
+    for tick, method in zip(axis.get_ticklabels(), methods, strict=True):
+        tick.set(color=method.color, fontweight="bold")
+    axis.set_tick_params(length=0)
 
 
 def _add_note(figure: Figure, note: str) -> None:

@@ -12,27 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gemfi import metrics
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    GROUP_COLORS,
-    ID,
-    LEAST,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    even_choice,
-    log_axis,
-    needed,
-    panel_title,
-    power_text,
-    quantile_limits,
-    set_groups,
-    shown_row,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import GROUP_COLORS, ID, LEAST, SMALL, TEXT, FigureEntry
 from gemfi_bench.observation import constant
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
@@ -50,12 +35,7 @@ _CMAP: Final = ListedColormap(colormaps["Greens"](np.linspace(0.0, 0.55, 64)))
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The two parts of the conflict score on a group of sets.
-
-    Attributes:
-        between: Σ_c variance between the heads, (n,).
-        within: Σ_c mean variance within the heads, (n,).
-    """
+    """On a group of sets: Σ_c variance between the heads, Σ_c mean variance within them, (n,)."""
 
     between: Floats
     within: Floats
@@ -85,36 +65,45 @@ def areas(runs: Sequence[Run], group: str) -> Floats:
 def draw_conflict(runs: Sequence[Run]) -> Figure:
     """The score over the plane of its parts with the inputs in it, and what λ changes.
 
-    Args:
-        runs: of one method; the first gives the points and the medians.
+    The first of the runs gives the points and the medians.
     """
     figure = Figure(figsize=(TEXT, 4.3), layout="constrained")
     upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[1.0, 1.15])[:, 0]
     planes = upper.subplots(1, len(SHOWN_MIXES), sharex=True, sharey=True)
     first = runs[0]
-    x_limits = quantile_limits([parts.between for parts in first.values()], 0.01, log=True)
-    y_limits = quantile_limits([parts.within for parts in first.values()], 0.01, log=True)
+    x_limits = common.quantile_limits([parts.between for parts in first.values()], 0.01, log=True)
+    y_limits = common.quantile_limits([parts.within for parts in first.values()], 0.01, log=True)
     for index, (axes, mix) in enumerate(zip(planes, SHOWN_MIXES, strict=True)):
         contours = _draw_plane(axes, mix, x_limits, y_limits)
         for group, parts in first.items():
-            rows = even_choice(len(parts.between), MOST)
+            rows = common.even_choice(len(parts.between), MOST)
             x, y = np.clip(parts.between[rows], *x_limits), np.clip(parts.within[rows], *y_limits)
             axes.scatter(x, y, s=6, color=GROUP_COLORS[group], alpha=0.75, linewidths=0)
-        panel_title(axes, index, f"λ = {mix:g}")
+        common.panel_title(axes, index, f"λ = {mix:g}")
     planes[0].set_ylabel("variance within heads", fontsize=8)
     upper.supxlabel("variance between heads", fontsize=8)
     bar = upper.colorbar(contours, ax=list(planes), aspect=14, pad=0.01)
     bar.set_label("conflict score")
     bar.locator = MaxNLocator(6, integer=True)
-    bar.formatter = FuncFormatter(lambda value, _: power_text(10**value))
+    bar.formatter = FuncFormatter(lambda value, _: common.power_text(10**value))
     bar.update_ticks()
     bar.ax.tick_params(labelsize=SMALL)
-    left, right = lower.subplots(1, 2)
-    _draw_over_mixes(left, runs, right)
+    medians, areas_by_mix = lower.subplots(1, 2)
+    for group, parts in first.items():
+        mixed = [np.maximum(parts.mixed(mix), LEAST) for mix in MIXES]
+        _draw_band(medians, group, *np.quantile(mixed, [0.25, 0.5, 0.75], axis=1))
+        if group != ID:
+            found = areas(runs, group)
+            low, middle, high = found.min(axis=0), found.mean(axis=0), found.max(axis=0)
+            _draw_band(areas_by_mix, group, low, middle, high)
+    medians.set(xlabel="λ", ylabel="conflict score", xlim=(0, 1), yscale="log")
+    common.panel_title(medians, len(SHOWN_MIXES), "median and middle half", 40)
+    areas_by_mix.set(xlabel="λ", ylabel="AUROC, %", xlim=(0, 1))
+    common.panel_title(
+        areas_by_mix, len(SHOWN_MIXES) + 1, "OOD detection by the conflict score", 40
+    )
     handles = [
-        Line2D(
-            [], [], color=GROUP_COLORS[group], marker="o", markersize=4, linewidth=1.6, label=group
-        )
+        common.point_handle(group, GROUP_COLORS[group], linestyle="-", linewidth=1.6)
         for group in first
     ]
     lower.legend(handles=handles, loc="outside lower center", ncols=4)
@@ -127,25 +116,11 @@ def _draw_plane(axes: Axes, mix: float, x_limits: Limits, y_limits: Limits) -> Q
     low, high = np.log10([min(x[0], y[0]), max(x[-1], y[-1])])
     score = np.log10(Parts(*np.meshgrid(x, y)).mixed(mix))
     contours = axes.contourf(x, y, score, levels=np.linspace(low, high, 15), cmap=_CMAP)
-    log_axis(axes, "x", x_limits, 3)
-    log_axis(axes, "y", y_limits, 4)
+    common.log_axis(axes, "x", x_limits, 3)
+    common.log_axis(axes, "y", y_limits, 4)
     axes.set(xlim=x_limits, ylim=y_limits)
     axes.tick_params(labelsize=SMALL)
     return contours
-
-
-def _draw_over_mixes(medians: Axes, runs: Sequence[Run], aurocs: Axes) -> None:
-    """Quantiles of the score by the first run, and its AUROC over all runs."""
-    for group, parts in runs[0].items():
-        mixed = [np.maximum(parts.mixed(mix), LEAST) for mix in MIXES]
-        _draw_band(medians, group, *np.quantile(mixed, [0.25, 0.5, 0.75], axis=1))
-        if group != ID:
-            values = areas(runs, group)
-            _draw_band(aurocs, group, values.min(axis=0), values.mean(axis=0), values.max(axis=0))
-    medians.set(xlabel="λ", ylabel="conflict score", xlim=(0, 1), yscale="log")
-    panel_title(medians, len(SHOWN_MIXES), "median and middle half", 40)
-    aurocs.set(xlabel="λ", ylabel="AUROC, %", xlim=(0, 1))
-    panel_title(aurocs, len(SHOWN_MIXES) + 1, "OOD detection by the conflict score", 40)
 
 
 def _draw_band(axes: Axes, group: str, low: Floats, middle: Floats, high: Floats) -> None:
@@ -159,14 +134,16 @@ def _draw_band(axes: Axes, group: str, low: Floats, middle: Floats, high: Floats
 
 def conflict(results: Results) -> Figure:
     """GEM-FI: points and medians by the first seed, AUROC over all seeds."""
-    row = shown_row(results)
+    row = common.shown_row(results)
     runs = [
         {
             group: Parts(
-                needed(results, run, names, "part/between"),
-                needed(results, run, names, "part/within"),
+                *(
+                    common.needed(results, run, names, f"part/{part}")
+                    for part in ("between", "within")
+                )
             )
-            for group, names in set_groups(results).items()
+            for group, names in common.set_groups(results).items()
         }
         for run in row.runs
     ]

@@ -15,22 +15,8 @@ from gemfi import metrics
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
 from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE, score_label
-from gemfi_bench.figures.common import (
-    SMALL,
-    TEXT,
-    FigureEntry,
-    MethodRuns,
-    Shown,
-    group_title,
-    in_lines,
-    leading_rows,
-    line_handles,
-    needed,
-    ood_groups,
-    panel_title,
-    pooled,
-    spread,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import SMALL, TEXT, FigureEntry, MethodRuns, Shown
 from gemfi_bench.observation import constant
 from gemfi_bench.results import Results, of_set
 from gemfi_bench.unavailable import Unavailable
@@ -46,35 +32,21 @@ SCORES: Final = (
 _ZOOMS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """A kind of curve: the name and the function of its area, its key in records, its axes."""
+_AREAS: Final[Mapping[Kind, tuple[str, str, Callable[[Floats, Floats], float]]]] = {
+    "pr": ("AUPR", "aupr_id", metrics.aupr_id),
+    "roc": ("AUROC", "auroc", metrics.auroc),
+}
+"""Kind -> the name of its area, its key in the records, its function."""
 
-    area: str
-    measure: Callable[[Floats, Floats], float]
-    key: str
-    x: str
-    y: str
-
-
-_CURVES: Final[Mapping[Kind, _Curve]] = {
-    "pr": _Curve("AUPR", metrics.aupr_id, "aupr_id", "recall (ID is positive)", "precision"),
-    "roc": _Curve(
-        "AUROC", metrics.auroc, "auroc", "share of ID inputs flagged", "share of OOD inputs flagged"
-    ),
+_AXES: Final[Mapping[Kind, tuple[str, str]]] = {
+    "pr": ("recall (ID is positive)", "precision"),
+    "roc": ("share of ID inputs flagged", "share of OOD inputs flagged"),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Scored(Shown):
-    """What a method gives to a panel.
-
-    Attributes:
-        inside: scores of the ID inputs, higher is more uncertain.
-        outside: of the OOD inputs.
-        area: under the curve over all seeds, as text.
-        mean: the same, as a number.
-    """
+    """Scores of a method on ID and OOD inputs; its area over all seeds, as text and as number."""
 
     inside: Floats
     outside: Floats
@@ -91,8 +63,7 @@ Panel = Sequence[Scored]
 def draw_overall(panels: Mapping[Kind, Mapping[str, Panel]]) -> Figure:
     """A row of curves for each kind, a column for each group of OOD sets, areas at the side.
 
-    Args:
-        panels: kind -> title of a column -> methods, the same ones in every column.
+    Every column has the same methods.
     """
     columns = len(next(iter(panels.values())))
     figure = Figure(figsize=(TEXT, 2.3 * len(panels)), layout="constrained")
@@ -101,19 +72,15 @@ def draw_overall(panels: Mapping[Kind, Mapping[str, Panel]]) -> Figure:
     for row, (kind, by_title) in enumerate(panels.items()):
         for column, (title, panel) in enumerate(by_title.items()):
             _draw_curves(axes[row, column], kind, panel, zoom(kind, panel))
-            axes[row, column].set(xlabel=_CURVES[kind].x, ylabel=_CURVES[kind].y)
-            panel_title(axes[row, column], row * columns + column, title)
+            x_label, y_label = _AXES[kind]
+            axes[row, column].set(xlabel=x_label, ylabel=y_label)
+            common.panel_title(axes[row, column], row * columns + column, title)
         _list_areas(axes[row, -1], kind, by_title)
     return figure
 
 
 def draw_by_score(kind: Kind, panels: Mapping[str, Mapping[str, Panel]]) -> Figure:
-    """A row for each score, a column for each OOD set.
-
-    Args:
-        kind: of the curves.
-        panels: score -> OOD set -> methods that have the score.
-    """
+    """A row for each score, a column for each OOD set, lines for the methods with the score."""
     sets = list(next(iter(panels.values())))
     figure = Figure(figsize=(TEXT, 0.75 + 1.19 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), len(sets), squeeze=False, sharex=True, sharey="row")
@@ -125,12 +92,13 @@ def draw_by_score(kind: Kind, panels: Mapping[str, Mapping[str, Panel]]) -> Figu
             if row == 0:
                 axes[row, column].set_title(title, fontsize=8.5, pad=13)
         axes[row, 0].set_ylim(min(_lowest(kind, panel) for panel in by_set.values()), 1.02)
-        axes[row, 0].set_ylabel(in_lines(score_label(name)), fontsize=8)
-    figure.supxlabel(_CURVES[kind].x, fontsize=8.5)
-    figure.supylabel(_CURVES[kind].y, fontsize=8.5)
+        axes[row, 0].set_ylabel(common.in_lines(score_label(name)), fontsize=8)
+    x_label, y_label = _AXES[kind]
+    figure.supxlabel(x_label, fontsize=8.5)
+    figure.supylabel(y_label, fontsize=8.5)
     methods = [method for by_set in panels.values() for method in next(iter(by_set.values()))]
     figure.legend(
-        handles=line_handles(methods), loc="outside upper center", ncols=8, handlelength=1.2,
+        handles=common.line_handles(methods), loc="outside upper center", ncols=8, handlelength=1.2,
         columnspacing=1.0, handletextpad=0.5,
     )  # fmt: skip
     return figure
@@ -210,7 +178,7 @@ def _list_areas(axes: Axes, kind: Kind, by_title: Mapping[str, Panel]) -> None:
     places = np.linspace(1.0, 0.3, len(by_title) + 1)[:-1][::-1]
     heights = 0.9 - 0.105 * np.arange(len(methods) + 1)
     style: dict[str, Any] = {"fontsize": SMALL, "va": "center"}
-    axes.text(0.0, heights[0], _CURVES[kind].area, fontweight="bold", **style)
+    axes.text(0.0, heights[0], _AREAS[kind][0], fontweight="bold", **style)
     for x, title in zip(places, by_title, strict=True):
         group = title.partition(":")[0]
         axes.text(x, heights[0], group, ha="right", fontweight="bold", **style)
@@ -240,23 +208,22 @@ def _name_best(axes: Axes, panel: Panel, digits: int) -> None:
 
 def overall(results: Results) -> Figure:
     """Every method by its own epistemic score, against all near and all far OOD sets."""
-    groups = ood_groups(results)
-    titles = {group: group_title(results, group, names) for group, names in groups.items()}
+    groups = common.ood_groups(results)
+    titles = {group: common.group_title(results, group, names) for group, names in groups.items()}
     panels: dict[Kind, dict[str, list[Scored]]] = {
-        kind: {title: [] for title in titles.values()} for kind in _CURVES
+        kind: {title: [] for title in titles.values()} for kind in _AREAS
     }
-    for row in leading_rows(results):  # outermost, so that the arrays of a run are read once
+    for row in common.leading_rows(results):  # outermost, so that the arrays of a run are read once
         for group, names in groups.items():
             pairs = []
             for run in row.runs:
                 key = f"score/{run.scores['epistemic']}"
-                pairs.append(
-                    (needed(results, run, ["test"], key), needed(results, run, names, key))
-                )
-            for kind, curve in _CURVES.items():
-                areas = [curve.measure(*pair) for pair in pairs]
+                inside = common.needed(results, run, ["test"], key)
+                pairs.append((inside, common.needed(results, run, names, key)))
+            for kind, (_, _, area) in _AREAS.items():
+                areas = [area(*pair) for pair in pairs]
                 scored = Scored(
-                    row.label, row.color, *pairs[0], spread(areas, 2), float(np.mean(areas)),
+                    row.label, row.color, *pairs[0], common.spread(areas, 2), float(np.mean(areas)),
                     on_top=row.is_ours,
                 )  # fmt: skip
                 panels[kind][titles[group]].append(scored)
@@ -265,8 +232,7 @@ def overall(results: Results) -> Figure:
 
 def by_score(results: Results, kind: Kind) -> Figure:
     """Each score of each method against each OOD set."""
-    rows = leading_rows(results)
-    sets = [name for names in ood_groups(results).values() for name in names]
+    rows, sets = common.leading_rows(results), list(common.group_of(results))
     panels: dict[str, dict[str, Panel]] = {}
     for score in SCORES:
         having = [row for row in rows if _has(results, row, score, sets)]
@@ -282,14 +248,16 @@ def by_score(results: Results, kind: Kind) -> Figure:
 
 def _has(results: Results, row: MethodRuns, score: str, names: Sequence[str]) -> bool:
     """Whether a method has a score that is not one number throughout."""
-    values = [pooled(results, row.first, [name], f"score/{score}") for name in ("test", *names)]
-    known = [array for array in values if array is not None]
-    return len(known) == len(values) and not constant(known)
+    arrays = [
+        common.pooled(results, row.first, [name], f"score/{score}") for name in ("test", *names)
+    ]
+    known = [array for array in arrays if array is not None]
+    return len(known) == len(arrays) and not constant(known)
 
 
 def _scores(results: Results, row: MethodRuns, score: str, name: str, kind: Kind) -> Scored:
     sets = results.arrays(row.first)
-    value = results.value(row.row, of_set(name, score, _CURVES[kind].key))
+    value = results.value(row.row, of_set(name, score, _AREAS[kind][1]))
     mean = float("nan") if value is None else value.mean
     inside, outside = sets["test"][f"score/{score}"], sets[name][f"score/{score}"]
     return Scored(row.label, row.color, inside, outside, f"{mean:.1f}", mean, on_top=row.is_ours)

@@ -15,25 +15,8 @@ from gemfi import metrics
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
 from gemfi.scores import score_label
-from gemfi_bench.figures.common import (
-    GROUP_COLORS,
-    ID,
-    LEAST,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    Shown,
-    group_of,
-    in_lines,
-    log_axis,
-    needed,
-    panel_title,
-    pooled,
-    quantile_limits,
-    set_groups,
-    shown_row,
-    shown_rows,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import GROUP_COLORS, ID, LEAST, SMALL, TEXT, FigureEntry, Shown
 from gemfi_bench.observation import constant
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
@@ -57,10 +40,10 @@ _FILL: Final = 0.35
 
 
 def _group_legend(figure: Figure, groups: Sequence[str]) -> None:
+    colors = {group: GROUP_COLORS[group] for group in groups}
     handles = [
         Patch(facecolor=(color, _FILL), edgecolor=color, label=group)
-        for group in groups
-        for color in (GROUP_COLORS[group],)
+        for group, color in colors.items()
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
 
@@ -70,13 +53,7 @@ def _group_legend(figure: Figure, groups: Sequence[str]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Mirrored:
-    """A panel: a score on ID data above the line, on OOD data below it.
-
-    Attributes:
-        score: its name.
-        values: group of sets -> the score on them, the ID data first.
-        note: above the panel.
-    """
+    """A panel: a score by group of sets, ID data above the line, OOD data below it; and a note."""
 
     score: str
     values: Mapping[str, Floats]
@@ -86,15 +63,10 @@ class Mirrored:
 def draw_histograms(
     rows: Mapping[str, Sequence[Mirrored]], columns: Sequence[str] = (), width: float = TEXT
 ) -> Figure:
-    """Rows of panels; those of a row that show the same score share its bins.
+    """Rows of panels by their labels; those of a row that show the same score share its bins.
 
     Each half of a panel has its own scale: what counts is where the two lie, and no peak hides
     the other.
-
-    Args:
-        rows: label of a row -> its panels.
-        columns: titles of the columns, if they have any.
-        width: of the figure, in inches.
     """
     count = len(next(iter(rows.values())))
     figure = Figure(figsize=(width, 0.5 + 1.3 * len(rows)), layout="constrained")
@@ -104,19 +76,19 @@ def draw_histograms(
             alike = [other for other in panels if other.score == panel.score]
             values = [part for other in alike for part in other.values.values()]
             _draw_mirrored(axes[row, column], panel, histogram_edges(panel.score, values))
-        axes[row, 0].set_ylabel(in_lines(label))
+        axes[row, 0].set_ylabel(common.in_lines(label))
     for column, title in enumerate(columns):
         axes[0, column].set_title(title, pad=14, fontsize=8.5)
     groups = [group for panels in rows.values() for panel in panels for group in panel.values]
-    _group_legend(figure, list(dict.fromkeys(groups)))
+    _group_legend(figure, groups)
     return figure
 
 
 def histogram_edges(score: str, values: Sequence[Floats]) -> Floats:
     """Bins of a score over its sets, from quantile to quantile; even on the axis of the score."""
     if score not in POSITIVE:
-        return np.linspace(*quantile_limits(values), BINS + 1)
-    return np.asarray(np.geomspace(*quantile_limits(values, log=True), BINS + 1))
+        return np.linspace(*common.quantile_limits(values), BINS + 1)
+    return np.asarray(np.geomspace(*common.quantile_limits(values, log=True), BINS + 1))
 
 
 def shares(values: Floats, edges: Floats) -> Floats:
@@ -133,7 +105,7 @@ def _draw_mirrored(axes: Axes, panel: Mirrored, edges: Floats) -> None:
         axes.stairs(scaled, edges, fill=True, color=(GROUP_COLORS[group], _FILL))
         axes.stairs(scaled, edges, color=GROUP_COLORS[group], linewidth=1.0)
     if panel.score in POSITIVE:
-        log_axis(axes, "x", (float(edges[0]), float(edges[-1])))
+        common.log_axis(axes, "x", (float(edges[0]), float(edges[-1])))
     axes.axhline(0, color=MUTED, linewidth=0.7)
     axes.set(xlim=(edges[0], edges[-1]), ylim=(-1.08, 1.08), yticks=[])
     axes.tick_params(labelsize=SMALL)
@@ -154,17 +126,13 @@ class Boxes(Shown):
 
 
 def draw_boxes(panels: Mapping[str, Sequence[Boxes]]) -> Figure:
-    """A panel a score: a box for each method and group of sets.
-
-    Args:
-        panels: score -> methods that have it.
-    """
+    """A panel a score: a box for each group of sets and method that has the score."""
     rows = -(-len(panels) // 2)
     figure = Figure(figsize=(TEXT, 0.4 + 2.1 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False).ravel()
     for index, (score, methods) in enumerate(panels.items()):
         _draw_boxes(axes[index], score, methods)
-        panel_title(axes[index], index, score_label(score))
+        common.panel_title(axes[index], index, score_label(score))
     for empty in axes[len(panels) :]:
         empty.set_axis_off()
     _group_legend(figure, list(next(iter(panels.values()))[0].values))
@@ -188,14 +156,12 @@ def _draw_boxes(axes: Axes, score: str, methods: Sequence[Boxes]) -> None:
             whiskerprops=style, medianprops=style | {"linewidth": 1.8},
         )  # fmt: skip
     if score in POSITIVE:
-        log_axis(axes, "y", (float(np.min(ends)), float(np.max(ends))))
+        common.log_axis(axes, "y", (float(np.min(ends)), float(np.max(ends))))
     names = [method.label for method in methods]
     if len(methods) > ON_ONE_LINE:
         names = [name.replace("GEM-", "GEM-\n") for name in names]
-    axes.set_xticks(range(len(methods)), names, fontsize=SMALL)
-    for tick, method in zip(axes.get_xticklabels(), methods, strict=True):
-        tick.set(color=method.color, fontweight="bold")
-    axes.tick_params(axis="x", length=0)
+    common.name_ticks(axes.xaxis, methods, names)
+    axes.tick_params(axis="x", labelsize=SMALL)
     axes.set_xlim(-0.5, len(methods) - 0.5)
 
 
@@ -215,12 +181,14 @@ def finite_range(score: str, methods: Sequence[Boxes]) -> tuple[float, float]:
 
 def histograms(results: Results) -> Figure:
     """Three scores of GEM-FI against each OOD set, by the first seed."""
-    run = shown_row(results).first
-    sets = group_of(results)
+    run = common.shown_row(results).first
+    sets = common.group_of(results)
 
     def panel(score: str, name: str) -> Mirrored:
+        key = f"score/{score}"
         inside, outside = (
-            needed(results, run, [part], f"score/{score}") for part in ("test", name)
+            common.needed(results, run, ["test"], key),
+            common.needed(results, run, [name], key),
         )
         auroc = f"AUROC {metrics.auroc(inside, outside):.1f}"
         return Mirrored(score, {ID: inside, sets[name]: outside}, auroc)
@@ -231,12 +199,12 @@ def histograms(results: Results) -> Figure:
 
 def boxes(results: Results) -> Figure:
     """Four scores of evidential methods on ID, near-OOD and far-OOD data, by the first seed."""
-    groups = set_groups(results)
+    groups = common.set_groups(results)
     panels: dict[str, list[Boxes]] = {}
-    for row in shown_rows(results, BOX_METHODS):
+    for row in common.shown_rows(results, BOX_METHODS):
         for score in BOXES:
             arrays = {
-                group: pooled(results, row.first, names, f"score/{score}")
+                group: common.pooled(results, row.first, names, f"score/{score}")
                 for group, names in groups.items()
             }
             values = {group: array for group, array in arrays.items() if array is not None}

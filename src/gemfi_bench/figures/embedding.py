@@ -7,30 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    FAMILY,
-    GROUP_COLORS,
-    ID,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    even_choice,
-    needed,
-    ood_groups,
-    panel_title,
-    shown_row,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import FAMILY, GROUP_COLORS, ID, SMALL, TEXT, FigureEntry, Ints
 from gemfi_bench.figures.simplex import class_names
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -46,21 +33,10 @@ _MOST: Final = 400  # points of a group
 _WIDE: Final = 4.0  # inches that a line of a legend may have
 _NAMES: Final = 20  # that a legend may have
 
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Panel:
-    """Points of the plane in groups.
-
-    Attributes:
-        title: of the panel.
-        points: (N, 2).
-        groups: (N,) numbers of their groups.
-        names: of the groups.
-        colors: of the groups.
-        purity: share of the nearest features that are of one's own group, in percent.
-    """
+    """Points (N, 2) with the numbers of their groups (N,), and names and colours of the groups."""
 
     title: str
     points: Floats
@@ -79,17 +55,12 @@ def unit(features: Floats) -> Floats:
     return np.asarray(features / np.where(norm > 0, norm, 1.0))
 
 
-def embedded(features: Floats, seed: int = 0) -> Floats:
-    """Features (N, D) as points of the plane (N, 2), the same at every call on one machine.
-
-    Args:
-        features: of at least four inputs, not all the same.
-        seed: of the optimiser.
-    """
+def embedded(features: Floats) -> Floats:
+    """Features (N, D) as points of the plane (N, 2), the same at every call on one machine."""
     if len(features) < 4 or not np.ptp(features, axis=0).any():
         raise Unavailable("t-SNE needs at least four inputs whose features differ")
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
-    method = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    method = TSNE(2, perplexity=perplexity, init="pca", random_state=0)
     with threadpool_limits(limits=1):  # sums depend on the number of threads
         points: Floats = method.fit_transform(features.astype(np.float32)).astype(np.float64)
     return points
@@ -98,13 +69,8 @@ def embedded(features: Floats, seed: int = 0) -> Floats:
 def purity(features: Floats, groups: Ints, neighbours: int = NEIGHBOURS) -> float:
     """Share of each input's nearest others that are of its own group, in percent.
 
-    Each group counts alike, whatever its size. It says in numbers, on the features themselves,
-    what the eye looks for in the picture.
-
-    Args:
-        features: (N, D).
-        groups: (N,).
-        neighbours: how many, fewer where there are not so many others.
+    Each group counts alike, whatever its size. It says in numbers, on the features (N, D)
+    themselves, what the eye looks for in the picture.
     """
     count = min(neighbours, len(features) - 1)
     search = NearestNeighbors(n_neighbors=count).fit(features)
@@ -116,22 +82,17 @@ def purity(features: Floats, groups: Ints, neighbours: int = NEIGHBOURS) -> floa
 # -- drawing --------------------------------------------------------------------------------------
 
 
-def draw_panels(rows: Mapping[str, Sequence[Panel]], width: float = TEXT) -> Figure:
-    """A row a method, a column a kind of panel.
-
-    Args:
-        rows: method -> its panels.
-        width: of the figure, in inches.
-    """
+def draw_panels(rows: Mapping[str, Sequence[Panel]]) -> Figure:
+    """A row a method, a column a kind of panel."""
     first = next(iter(rows.values()))
-    side = (width - 0.3) / len(first)
-    figure = Figure(figsize=(width, 0.45 + (side + 0.12) * len(rows)), layout="constrained")
+    side = (TEXT - 0.3) / len(first)
+    figure = Figure(figsize=(TEXT, 0.45 + (side + 0.12) * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), len(first), squeeze=False)
     for row, (method, panels) in enumerate(rows.items()):
         for column, panel in enumerate(panels):
             _draw_points(axes[row, column], panel)
             title = panel.title if row == 0 else ""
-            panel_title(axes[row, column], row * len(first) + column, title)
+            common.panel_title(axes[row, column], row * len(first) + column, title)
         if len(rows) > 1:
             axes[row, 0].set_ylabel(method_label(method), fontsize=9.5, fontweight="bold")
     _add_legend(figure, first[0], "outside lower left")
@@ -165,12 +126,8 @@ def _add_legend(
         return
     wide = sum(0.28 + 0.062 * len(name) for name in panel.names)  # inches, more or less
     across = len(panel.names) if wide < _WIDE else -(-len(panel.names) // 2)
-    handles = [
-        Line2D([], [], linestyle="", marker="o", markersize=4, color=color, label=name)
-        for name, color in zip(panel.names, panel.colors, strict=True)
-    ]
     figure.legend(
-        handles=handles, loc=place, ncols=across,
+        handles=list(map(common.point_handle, panel.names, panel.colors)), loc=place, ncols=across,
         handletextpad=0.1, columnspacing=0.8, borderaxespad=0.2,
     )  # fmt: skip
 
@@ -179,12 +136,7 @@ def _add_legend(
 
 
 def panels_of(results: Results, run: RunRecord) -> list[Panel]:
-    """The classes before and after normalisation, and ID against OOD.
-
-    Args:
-        results: of a bench.
-        run: with arrays.
-    """
+    """The classes before and after normalisation, and ID against OOD, of a run with arrays."""
     tested = results.arrays(run).get("test", {})
     if "features" not in tested or "label" not in tested:
         raise Unavailable(f"the arrays of {run.title} have no features of test data")
@@ -196,9 +148,9 @@ def panels_of(results: Results, run: RunRecord) -> list[Panel]:
     cmap = colormaps["tab10" if len(names) <= 10 else "tab20"]
     classes = names, [cmap(number % cmap.N) for number in range(len(names))]
     sets = {ID: unit(features)}
-    for group, members in ood_groups(results).items():
-        joined = needed(results, run, members, "features")
-        sets[group] = unit(joined[even_choice(len(joined), _MOST)])
+    for group, members in common.ood_groups(results).items():
+        joined = common.needed(results, run, members, "features")
+        sets[group] = unit(joined[common.even_choice(len(joined), _MOST)])
     every = np.concatenate(list(sets.values()))
     groups = np.repeat(np.arange(len(sets)), [len(part) for part in sets.values()])
     kinds = list(sets), [GROUP_COLORS[group] for group in sets]
@@ -215,13 +167,13 @@ def panels_of(results: Results, run: RunRecord) -> list[Panel]:
 
 def tsne_ours(results: Results) -> Figure:
     """GEM-FI: one row of three."""
-    row = shown_row(results)
+    row = common.shown_row(results)
     return draw_panels({row.method: panels_of(results, row.first)})
 
 
 def tsne_family(results: Results) -> Figure:
     """The GEM family: a row a method; not where all of them see the same features."""
-    rows = [shown_row(results, method) for method in FAMILY]
+    rows = [common.shown_row(results, method) for method in FAMILY]
     if all(row.first.spec["backbone"] == FROZEN for row in rows):
         raise Unavailable(
             "no backbone is trained: the features are the same for every method, as in tsne-fi"

@@ -9,24 +9,11 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from gemfi import metrics
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    GROUP_COLORS,
-    ID,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    even_choice,
-    group_of,
-    log_axis,
-    needed,
-    panel_title,
-    quantile_limits,
-    shown_row,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import GROUP_COLORS, ID, SMALL, TEXT, FigureEntry
 from gemfi_bench.results import Results
 
 MOST: Final = 400
@@ -39,13 +26,7 @@ _COLORS: Final[Mapping[str, str]] = GROUP_COLORS | {CORRUPTED: "#b8860b", WRONG:
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """The points of a set.
-
-    Attributes:
-        kind: which decides the colour.
-        entropy: (n,).
-        information: mutual information, (n,).
-    """
+    """The points of a set: entropy and mutual information, (n,) each; the kind gives the colour."""
 
     kind: str
     entropy: Floats
@@ -62,28 +43,27 @@ def draw_scatter(panels: Mapping[str, tuple[Cloud, Cloud]]) -> Figure:
     rows = -(-len(panels) // across)
     height = 2.0 if across < 4 else 1.75
     figure = Figure(figsize=(TEXT, 0.65 + height * rows), layout="constrained")
-    axes = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True).ravel()
-    clouds = [cloud for pair in panels.values() for cloud in pair]
-    limits = [
-        quantile_limits([values for values in axis if len(values)], 0.01, log=True)
-        for axis in ([c.entropy for c in clouds], [c.information for c in clouds])
-    ]
-    for index, (title, pair) in enumerate(panels.items()):
+    grid = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True).ravel()
+    clouds = [cloud for pair in panels.values() for cloud in pair if len(cloud.entropy)]
+    x_limits = common.quantile_limits([cloud.entropy for cloud in clouds], 0.01, log=True)
+    y_limits = common.quantile_limits([cloud.information for cloud in clouds], 0.01, log=True)
+    for index, (axes, (title, pair)) in enumerate(zip(grid, panels.items(), strict=False)):
+        common.log_axis(axes, "x", x_limits)
+        common.log_axis(axes, "y", y_limits)
+        axes.set(xlim=x_limits, ylim=y_limits)
+        axes.tick_params(labelsize=SMALL)
         for cloud in pair:
-            _draw_points(axes[index], cloud, limits)
-        _finish(axes[index], pair, limits)
-        panel_title(axes[index], index, title, pad=13)
-    for empty in axes[len(panels) :]:
+            _draw_points(axes, cloud)
+        _tell_areas(axes, *pair)
+        common.panel_title(axes, index, title, pad=13)
+    for empty in grid[len(panels) :]:
         empty.set_axis_off()
     figure.supxlabel("entropy, nats", fontsize=8.5)
     figure.supylabel("mutual information, nats", fontsize=8.5)
+    kinds = dict.fromkeys(cloud.kind for pair in panels.values() for cloud in pair)
     handles = [
-        Line2D(
-            [], [], linestyle="", marker="x" if kind == WRONG else "o", markersize=4,
-            color=_COLORS[kind], label=kind,
-        )
-        for kind in dict.fromkeys(cloud.kind for cloud in clouds)
-    ]  # fmt: skip
+        common.point_handle(kind, _COLORS[kind], "x" if kind == WRONG else "o") for kind in kinds
+    ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), handletextpad=0.1,
         columnspacing=1.2,
@@ -91,11 +71,11 @@ def draw_scatter(panels: Mapping[str, tuple[Cloud, Cloud]]) -> Figure:
     return figure
 
 
-def _draw_points(axes: Axes, cloud: Cloud, limits: Sequence[tuple[float, float]]) -> None:
+def _draw_points(axes: Axes, cloud: Cloud) -> None:
     """An even choice of the points; those beyond the axes are drawn on their edge."""
-    rows = even_choice(len(cloud.entropy), MOST)
-    x = np.clip(cloud.entropy[rows], *limits[0])
-    y = np.clip(cloud.information[rows], *limits[1])
+    rows = common.even_choice(len(cloud.entropy), MOST)
+    x = np.clip(cloud.entropy[rows], *axes.get_xlim())
+    y = np.clip(cloud.information[rows], *axes.get_ylim())
     few = len(rows) < 40
     cross = {"marker": "x", "linewidths": 1.0} if cloud.kind == WRONG else {"linewidths": 0.0}
     axes.scatter(
@@ -104,12 +84,7 @@ def _draw_points(axes: Axes, cloud: Cloud, limits: Sequence[tuple[float, float]]
     )  # fmt: skip
 
 
-def _finish(axes: Axes, pair: tuple[Cloud, Cloud], limits: Sequence[tuple[float, float]]) -> None:
-    log_axis(axes, "x", limits[0])
-    log_axis(axes, "y", limits[1])
-    axes.set(xlim=limits[0], ylim=limits[1])
-    axes.tick_params(labelsize=SMALL)
-    inside, outside = pair
+def _tell_areas(axes: Axes, inside: Cloud, outside: Cloud) -> None:
     if len(inside.entropy) and len(outside.entropy):
         entropy = metrics.auroc(inside.entropy, outside.entropy)
         information = metrics.auroc(inside.information, outside.information)
@@ -119,17 +94,17 @@ def _finish(axes: Axes, pair: tuple[Cloud, Cloud], limits: Sequence[tuple[float,
 
 def scatter(results: Results) -> Figure:
     """GEM-FI by its first seed: each OOD set, all corruptions together, right and wrong."""
-    run = shown_row(results).first
+    run = common.shown_row(results).first
     sets = results.arrays(run)
 
     def cloud(kind: str, names: Sequence[str]) -> Cloud:
         keys = ("score/entropy", "score/mutual_information")
-        return Cloud(kind, *(needed(results, run, names, key) for key in keys))
+        return Cloud(kind, *(common.needed(results, run, names, key) for key in keys))
 
     inside = cloud(ID, ["test"])
     panels = {
         f"ID and {results.title(name)}": (inside, cloud(group, [name]))
-        for name, group in group_of(results).items()
+        for name, group in common.group_of(results).items()
     }
     shifted = [name for name in sets if name.startswith("shift/")]
     if shifted:

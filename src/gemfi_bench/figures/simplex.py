@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 from matplotlib.ticker import LogLocator, NullLocator
 from scipy import special
@@ -26,15 +25,9 @@ from gemfi.belief import Belief
 from gemfi.data.registry.load import data_set
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    FAMILY,
-    FAR,
-    NEAR,
-    TEXT,
-    FigureEntry,
-    MethodRuns,
-    shown_rows,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import FAMILY, FAR, NEAR, TEXT, FigureEntry, MethodRuns
+from gemfi_bench.observation import named
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
@@ -44,7 +37,9 @@ _TINY: Final = float(np.finfo(np.float64).tiny)
 _HEIGHT: Final = math.sqrt(3) / 2
 _PIXELS: Final = 360
 _CORNERS: Final = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, _HEIGHT]])
-_NAMES_AT: Final = ((-0.07, -0.07), (1.07, -0.07), (0.5, _HEIGHT + 0.065))
+_NAMES_AT: Final = (
+    (-0.07, -0.07, "left"), (1.07, -0.07, "right"), (0.5, _HEIGHT + 0.065, "center")
+)  # fmt: skip
 _LIMITS: Final = (1e-2, 1e3)  # of the density, in units of the uniform one
 _CMAP: Final = ListedColormap(colormaps["BuPu"](np.linspace(0.0, 0.95, 256)), "simplex")
 CORNER: Final = 0.99
@@ -54,14 +49,7 @@ _CORNER_COLOR: Final = "#d55e00"
 
 @dataclass(frozen=True)
 class Column:
-    """One input, and what each method believes of it.
-
-    Attributes:
-        title: which input it is.
-        picture: as the data set has it.
-        classes: numbers and names of the three corners.
-        beliefs: method -> its belief, of a batch of one.
-    """
+    """One input, the numbers and names of three classes, and what each method believes of it."""
 
     title: str
     picture: npt.NDArray[Any]
@@ -80,7 +68,7 @@ def log_density(belief: Belief, classes: Sequence[int], points: Floats) -> Float
 
     Args:
         belief: of one input, with evidence.
-        classes: three of them.
+        classes: three numbers.
         points: (N, 3) positive, each of sum one.
     """
     alpha, log_weight = _components(belief, classes)
@@ -91,15 +79,10 @@ def log_density(belief: Belief, classes: Sequence[int], points: Floats) -> Float
 
 
 def corner_mass(belief: Belief, classes: Sequence[int], beyond: float = CORNER) -> Floats:
-    """Probability that one of three renormalised probabilities is beyond a bound (3,).
+    """Probability that one of three renormalised probabilities exceeds `beyond` ≥ ½, (3,).
 
     Each of them is Beta(α_i, α_j + α_k) in a component. Where all α are small this is nearly all
     the mass, and the density inside is nearly nothing.
-
-    Args:
-        belief: of one input, with evidence.
-        classes: three of them.
-        beyond: at least one half, so that the three events exclude each other.
     """
     alpha, log_weight = _components(belief, classes)
     rest = alpha.sum(axis=1, keepdims=True) - alpha
@@ -119,14 +102,7 @@ def _components(belief: Belief, classes: Sequence[int]) -> tuple[Floats, Floats]
 
 
 def simplex_pixels(pixels: int = _PIXELS) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Barycentric coordinates of the pixels of a picture of the triangle.
-
-    Args:
-        pixels: of its width.
-
-    Returns:
-        (N, 3) coordinates of the pixels inside, and (rows, columns) which ones those are.
-    """
+    """Barycentric coordinates (N, 3) of the pixels in a triangle, and the mask of those pixels."""
     rows = round(pixels * _HEIGHT)
     x = (np.arange(pixels) + 0.5) / pixels
     y = (np.arange(rows) + 0.5) / rows * _HEIGHT
@@ -140,21 +116,12 @@ def simplex_pixels(pixels: int = _PIXELS) -> tuple[Floats, npt.NDArray[np.bool_]
 # -- drawing --------------------------------------------------------------------------------------
 
 
-def draw_simplices(columns: Sequence[Column], width: float = TEXT) -> Figure:
-    """A column an input: the input, and below it a triangle a method.
-
-    Args:
-        columns: with the same methods in each.
-        width: of the figure, in inches.
-    """
-    methods = list(columns[0].beliefs)
-    side = (width - 0.9) / len(columns)
-    top = (
-        0.6 if any(_is_picture(column) for column in columns) else 0.06
-    )  # of features there is nothing to see
-    figure = Figure(
-        figsize=(width, 0.9 + side * (0.02 + top + 1.12 * len(methods))), layout="constrained"
-    )
+def draw_simplices(columns: Sequence[Column]) -> Figure:
+    """A column an input: the input, and below it a triangle for each of the methods."""
+    methods, side = list(columns[0].beliefs), (TEXT - 0.9) / len(columns)
+    top = 0.6 if any(map(_is_picture, columns)) else 0.06  # of features there is nothing to see
+    height = 0.9 + side * (0.02 + top + 1.12 * len(methods))
+    figure = Figure(figsize=(TEXT, height), layout="constrained")
     axes = figure.subplots(
         1 + len(methods), len(columns), squeeze=False,
         gridspec_kw={"height_ratios": (top, *[1.08] * len(methods))},
@@ -172,14 +139,13 @@ def draw_simplices(columns: Sequence[Column], width: float = TEXT) -> Figure:
     bar.ax.yaxis.set_major_locator(LogLocator())
     bar.ax.yaxis.set_minor_locator(NullLocator())
     bar.outline.set_visible(False)
-    ring = {"markerfacecolor": "none", "markeredgecolor": INK}
-    disc = {"markeredgewidth": 0, "color": _CORNER_COLOR}
+    mean, corner = (
+        "mean of a component, larger with its weight",
+        f"mass at a corner, p > {CORNER:g}",
+    )
     handles = [
-        Line2D([], [], linestyle="", marker="o", markersize=6, label=label, **style)
-        for label, style in (
-            ("mean of a component, larger with its weight", ring),
-            (f"mass at a corner, p > {CORNER:g}", disc),
-        )
+        common.point_handle(mean, INK, markersize=6, markerfacecolor="none"),
+        common.point_handle(corner, _CORNER_COLOR, markersize=6, markeredgewidth=0),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
@@ -218,11 +184,12 @@ def _draw_triangle(axes: Axes, column: Column, belief: Belief) -> AxesImage:
     axes.add_patch(edge)
     image.set_clip_path(edge)
     _draw_means(axes, belief, numbers)
-    for (_, name), at, place in zip(
-        column.classes, _NAMES_AT, ("left", "right", "center"), strict=True
-    ):
-        axes.text(*at, name, fontsize=7, ha=place, va="top" if at[1] < 0 else "bottom")
-    axes.text(0.5, -0.15, _annotation(belief), fontsize=7, ha="center", va="top")
+    for (_, name), (x, y, place) in zip(column.classes, _NAMES_AT, strict=True):
+        axes.text(x, y, name, fontsize=7, ha=place, va="top" if y < 0 else "bottom")
+    evidence = float(torch.exp(-scores.evidence(belief))[0])
+    vacuity = float(scores.vacuity(belief)[0])
+    told = f"S = {_number(evidence)}\nvacuity {_number(vacuity)}"
+    axes.text(0.5, -0.15, told, fontsize=7, ha="center", va="top")
     axes.set(xlim=(-0.1, 1.1), ylim=(-0.35, _HEIGHT + 0.17), aspect="equal")
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
@@ -244,12 +211,6 @@ def _draw_means(axes: Axes, belief: Belief, classes: Sequence[int]) -> None:
     axes.scatter(x, y, s=size, facecolors="none", edgecolors=INK, linewidths=0.9, zorder=4)
 
 
-def _annotation(belief: Belief) -> str:
-    evidence = float(torch.exp(-scores.evidence(belief))[0])
-    vacuity = float(scores.vacuity(belief)[0])
-    return f"S = {_number(evidence)}\nvacuity {_number(vacuity)}"
-
-
 def _number(value: float) -> str:
     """Three digits, and a power of ten where they would need many zeros."""
     if value == 0 or 1e-3 <= abs(value) < 1e4:
@@ -263,11 +224,10 @@ def _number(value: float) -> str:
 
 def dirichlet_comparison(results: Results) -> Figure:
     """The GEM family on the surest and the least sure test input, and on one of each OOD kind."""
-    rows = shown_rows(results, FAMILY)
-    absent = set(FAMILY) - {row.method for row in rows}
-    if absent:
-        missing = ", ".join(method_label(name) for name in FAMILY if name in absent)
-        raise Unavailable(f"no run of {missing} is here with its arrays")
+    rows = common.shown_rows(results, FAMILY)
+    here = [row.method for row in rows]
+    if absent := ", ".join(method_label(name) for name in FAMILY if name not in here):
+        raise Unavailable(f"no run of {absent} is here with its arrays")
     runs = _same_seed(results, rows)
     beliefs = [example_beliefs(results, run, "test") for run in runs.values()]
     if beliefs[0].log_p.shape[-1] < 3:
@@ -276,8 +236,8 @@ def dirichlet_comparison(results: Results) -> Figure:
     chosen = {f"test {surest + 1}: surest": ("test", surest)}
     chosen |= {f"test {least + 1}: least sure": ("test", least)}
     for kind, names in ((NEAR, results.protocol.near), (FAR, results.protocol.far)):
-        here = [name for name in names if not results.is_absent(name)]
-        chosen |= {f"{kind}: {results.title(name)}": (name, 0) for name in here[:1]}
+        present = [name for name in names if not results.is_absent(name)]
+        chosen |= {f"{kind}: {results.title(name)}": (name, 0) for name in present[:1]}
     columns = [_column(results, runs, title, *place) for title, place in chosen.items()]
     return draw_simplices(columns)
 
@@ -296,22 +256,12 @@ def _same_seed(results: Results, rows: Sequence[MethodRuns]) -> dict[str, RunRec
 
 def example_beliefs(results: Results, run: RunRecord, name: str) -> Belief:
     """The belief on the first inputs of a set, as the arrays of a run hold it."""
-    arrays = results.arrays(run).get(name, {})
-
-    fields = {
-        field: torch.from_numpy(arrays[f"example/{field}"]).double()
-        for field in ("log_p", "log_weight", "log_evidence", "log_gate", "log_rho")
-        if f"example/{field}" in arrays
-    }
-    if not {"log_p", "log_weight", "log_evidence"} <= set(fields):
+    examples = named(results.arrays(run).get(name, {}), "example")
+    examples.pop("input", None)
+    if not {"log_p", "log_weight", "log_evidence"} <= examples.keys():
         raise Unavailable(f"the arrays of {run.title} have no examples of {name} with evidence")
-    return Belief(
-        fields["log_p"],
-        fields["log_weight"],
-        fields["log_evidence"],
-        log_gate=fields.get("log_gate"),
-        log_rho=fields.get("log_rho"),
-    )
+    tensors: Any = {key: torch.from_numpy(array).double() for key, array in examples.items()}
+    return Belief(**tensors)
 
 
 def extremes(beliefs: Sequence[Belief]) -> tuple[int, int]:
@@ -331,15 +281,10 @@ def _column(
     results: Results, runs: Mapping[str, RunRecord], title: str, name: str, index: int
 ) -> Column:
     beliefs = {method: example_beliefs(results, run, name)[index] for method, run in runs.items()}
-    classes = top_classes(list(beliefs.values()))
-    names = class_names(results.protocol.task)
-    first = next(iter(runs.values()))
-    return Column(
-        title=title,
-        picture=results.arrays(first)[name]["example/input"][index],
-        classes=[(c, names[c] if c < len(names) else str(c)) for c in classes],
-        beliefs=beliefs,
-    )
+    names = dict(enumerate(class_names(results.protocol.task)))
+    classes = [(c, names.get(c, str(c))) for c in top_classes(list(beliefs.values()))]
+    picture = results.arrays(next(iter(runs.values())))[name]["example/input"][index]
+    return Column(title, picture, classes, beliefs)
 
 
 def class_names(task: str) -> tuple[str, ...]:

@@ -8,30 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from gemfi.metrics import Floats
-from gemfi_bench.figures.common import (
-    ID,
-    SMALL,
-    TEXT,
-    FigureEntry,
-    MethodRuns,
-    Shown,
-    group_title,
-    line_handles,
-    ood_groups,
-    panel_title,
-    pooled,
-    set_groups,
-    shown_rows,
-)
+from gemfi_bench.figures import common
+from gemfi_bench.figures.common import ID, SMALL, TEXT, FigureEntry, MethodRuns, Shown
 from gemfi_bench.observation import NEIGHBOUR
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -44,21 +31,13 @@ LINEAR: Final = 2.0
 
 _DISTANCE: Final = f"distance to neighbour {NEIGHBOUR} among the training features (unit norm)"
 
-Ints = npt.NDArray[np.int64]
 Measure = Callable[[Results, RunRecord, Sequence[str]], "Floats | None"]
 """A number of each input of some sets of a run; None where the run lacks it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trend(Shown):
-    """A number of a method against distance.
-
-    Attributes:
-        distance: mean of each bin, (bins,), over the runs.
-        mean: of the number in each bin, (bins,), over the runs.
-        low: the least of any run, (bins,).
-        high: the greatest of any run, (bins,).
-    """
+    """A number of a method against distance, both (bins,): means over the runs, and their range."""
 
     distance: Floats
     mean: Floats
@@ -76,13 +55,7 @@ class Panel:
 
 
 def binned(distance: Floats, values: Floats, bins: int = BINS) -> tuple[Floats, Floats]:
-    """Mean distance and mean value in bins of as many inputs each, from the nearest ones on.
-
-    Args:
-        distance: (n,).
-        values: (n,).
-        bins: how many; fewer where there are fewer inputs.
-    """
+    """Mean distance and mean value in bins of as many inputs each, from the nearest ones on."""
     order = np.argsort(distance, kind="stable")
     groups = np.array_split(order, min(bins, len(order)))
     return (
@@ -101,36 +74,32 @@ def draw_trends(rows: Sequence[Sequence[Panel]], *, linear: float | None = None)
         rows: all of the same length.
         linear: up to here the vertical axes are linear, and logarithmic beyond; None for all.
     """
-    same = len({panel.number for panel in rows[0]}) == 1
+    same, columns = len({panel.number for panel in rows[0]}) == 1, len(rows[0])
     height = 0.8 + 1.75 * len(rows) if same else 2.6
     figure = Figure(figsize=(TEXT, height), layout="constrained")
-    axes = figure.subplots(
-        len(rows), len(rows[0]), squeeze=False, sharex="col", sharey="row" if same else "none"
+    grid = figure.subplots(
+        len(rows), columns, squeeze=False, sharex="col", sharey="row" if same else "none"
     )
     panels = [panel for row in rows for panel in row]
-    for index, (panel, place) in enumerate(zip(panels, axes.ravel(), strict=True)):
-        _draw_lines(place, panel.trends)
-        panel_title(place, index, panel.title if index < len(rows[0]) else "")
-        if not same or index % len(rows[0]) == 0:
-            place.set_ylabel(panel.number)
+    for index, (panel, axes) in enumerate(zip(panels, grid.ravel(), strict=True)):
+        for trend in sorted(panel.trends, key=lambda trend: trend.on_top):
+            x = trend.distance
+            axes.plot(x, trend.mean, marker="o", markersize=2.4, **trend.style(1.1))
+            axes.fill_between(x, trend.low, trend.high, color=trend.color, alpha=0.15, linewidth=0)
+        axes.locator_params(axis="x", nbins=5, min_n_ticks=3)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.tick_params(labelsize=SMALL)
+        common.panel_title(axes, index, panel.title if index < columns else "")
+        if not same or index % columns == 0:
+            axes.set_ylabel(panel.number)
     if linear is not None:
-        for place in axes.ravel():
-            _make_symlog(place, linear)
+        for axes in grid.ravel():
+            _make_symlog(axes, linear)
     figure.supxlabel(_DISTANCE, fontsize=8.5)
     trends = [trend for panel in panels for trend in panel.trends]
-    handles = line_handles(trends, marker="o", markersize=2.4)
+    handles = common.line_handles(trends, marker="o", markersize=2.4)
     figure.legend(handles=handles, loc="outside upper center", ncols=5, handlelength=2.2)
     return figure
-
-
-def _draw_lines(axes: Axes, trends: Sequence[Trend]) -> None:
-    for trend in sorted(trends, key=lambda trend: trend.on_top):
-        x = trend.distance
-        axes.plot(x, trend.mean, marker="o", markersize=2.4, **trend.style(1.1))
-        axes.fill_between(x, trend.low, trend.high, color=trend.color, alpha=0.15, linewidth=0)
-    axes.locator_params(axis="x", nbins=5, min_n_ticks=3)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.tick_params(labelsize=SMALL)
 
 
 def _make_symlog(axes: Axes, linear: float) -> None:
@@ -147,42 +116,41 @@ def _make_symlog(axes: Axes, linear: float) -> None:
 # -- measures -------------------------------------------------------------------------------------
 
 
-def score(name: str) -> Measure:
-    """A score as it is kept."""
-    return lambda results, run, names: pooled(results, run, names, f"score/{name}")
-
-
-def confidence(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | None:
-    """The maximum probability of each input."""
-    doubt = pooled(results, run, names, "score/max_prob")
-    return None if doubt is None else 1.0 - doubt
-
-
-def accuracy(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | None:
-    """100 where the prediction is right, else 0."""
-    prediction, label = (pooled(results, run, names, key) for key in ("prediction", "label"))
-    return None if prediction is None or label is None else 100.0 * (prediction == label)
-
-
-def _of_label(loss: Callable[[Floats, Ints], Floats]) -> Measure:
-    """A loss of log probabilities (n, C) and labels (n,), where both are kept."""
+def _of_arrays(keys: Sequence[str], number: Callable[..., Floats]) -> Measure:
+    """A number of these arrays, where all are kept."""
 
     def measure(results: Results, run: RunRecord, names: Sequence[str]) -> Floats | None:
-        log_probs, label = (pooled(results, run, names, key) for key in ("log_probs", "label"))
-        return None if log_probs is None or label is None else loss(log_probs, label.astype(int))
+        arrays = [common.pooled(results, run, names, key) for key in keys]
+        return None if any(array is None for array in arrays) else number(*arrays)
 
     return measure
 
 
-log_loss = _of_label(lambda log_probs, label: -log_probs[np.arange(len(label)), label])
-"""−log p(y) of each input."""
+def score(name: str) -> Measure:
+    """A score as it is kept."""
+    return _of_arrays([f"score/{name}"], np.asarray)
 
-brier = _of_label(
-    lambda log_probs, label: (
-        100.0 * ((np.exp(log_probs) - np.eye(log_probs.shape[1])[label]) ** 2).sum(axis=1)
-    )
+
+confidence = _of_arrays(["score/max_prob"], lambda doubt: 1.0 - doubt)
+"""The maximum probability of each input."""
+
+accuracy = _of_arrays(
+    ["prediction", "label"], lambda prediction, label: 100.0 * (prediction == label)
 )
-"""Σ_c (p_c − [c = y])² of each input, ×100."""
+"""100 where the prediction is right, else 0."""
+
+
+@partial(_of_arrays, ["log_probs", "label"])
+def log_loss(log_probs: Floats, label: Floats) -> Floats:
+    """−log p(y) of each input."""
+    return np.asarray(-log_probs[np.arange(len(label)), label.astype(int)])
+
+
+@partial(_of_arrays, ["log_probs", "label"])
+def brier(log_probs: Floats, label: Floats) -> Floats:
+    """Σ_c (p_c − [c = y])² of each input, ×100."""
+    truth = np.eye(log_probs.shape[1])[label.astype(int)]
+    return np.asarray(100.0 * ((np.exp(log_probs) - truth) ** 2).sum(axis=1))
 
 
 def standardised(name: str) -> Measure:
@@ -208,18 +176,10 @@ def trend(
     *,
     dashed: bool = False,
 ) -> Trend | None:
-    """A number of a method against distance, over its runs; None where it has no such number.
-
-    Args:
-        results: of a bench.
-        row: of a method.
-        names: of the sets.
-        measure: the number of each input.
-        dashed: not of the same kind as the others.
-    """
+    """A number of a method against distance, over its runs; None where it has no such number."""
     by_run = []
     for run in row.runs:
-        distance = pooled(results, run, names, "part/distance")
+        distance = common.pooled(results, run, names, "part/distance")
         values = measure(results, run, names)
         if distance is not None and values is not None:
             by_run.append(binned(distance, values))
@@ -232,12 +192,14 @@ def trend(
     )  # fmt: skip
 
 
-def _panels(
-    results: Results, cells: Sequence[tuple[str, str, Sequence[str], Measure]]
-) -> list[Panel]:
-    """A panel for each (number, title, sets, measure), with every method that has the number."""
+Cell = tuple[str, str, Sequence[str], Measure]
+"""Of a panel: the number in words, its title, the sets, the measure."""
+
+
+def _panels(results: Results, cells: Sequence[Cell]) -> list[Panel]:
+    """A panel for each cell, with every method that has the number."""
     trends: list[list[Trend]] = [[] for _ in cells]
-    for row in shown_rows(results, SHOWN_METHODS):  # outermost: arrays are read once
+    for row in common.shown_rows(results, SHOWN_METHODS):  # outermost: arrays are read once
         for column, (_, _, names, measure) in zip(trends, cells, strict=True):
             if line := trend(results, row, names, measure):
                 column.append(line)
@@ -246,9 +208,9 @@ def _panels(
 
 def uncertainty(results: Results) -> Figure:
     """Entropy and 1 − max p on ID, near-OOD and far-OOD data."""
-    groups = set_groups(results)
+    groups = common.set_groups(results)
     cells = [
-        (number, group_title(results, group, names), names, score(name))
+        (number, common.group_title(results, group, names), names, score(name))
         for number, name in (("entropy, nats", "entropy"), ("1 − max p", "max_prob"))
         for group, names in groups.items()
     ]
@@ -258,24 +220,27 @@ def uncertainty(results: Results) -> Figure:
 
 def calibration(results: Results) -> Figure:
     """NLL and Brier score on ID data, the only data with labels."""
-    cells = [("NLL, nats", ID, ["test"], log_loss), ("Brier score ×100", ID, ["test"], brier)]
+    cells: list[Cell] = [
+        ("NLL, nats", ID, ["test"], log_loss),
+        ("Brier score ×100", ID, ["test"], brier),
+    ]
     return draw_trends([_panels(results, cells)])
 
 
 def accuracy_confidence(results: Results) -> Figure:
     """Accuracy on ID data, confidence on OOD data."""
-    cells = [("accuracy, %", ID, ["test"], accuracy)] + [
-        ("confidence (max p)", group_title(results, group, names), names, confidence)
-        for group, names in ood_groups(results).items()
-    ]
+    cells: list[Cell] = [("accuracy, %", ID, ["test"], accuracy)]
+    for group, names in common.ood_groups(results).items():
+        title = common.group_title(results, group, names)
+        cells.append(("confidence (max p)", title, names, confidence))
     return draw_trends([_panels(results, cells)])
 
 
 def energy(results: Results) -> Figure:
     """The learned energy, and that of the logits where none is learned, in units of ID data."""
-    groups = set_groups(results)
+    groups = common.set_groups(results)
     columns: dict[str, list[Trend]] = {group: [] for group in groups}
-    for row in shown_rows(results, SHOWN_METHODS):
+    for row in common.shown_rows(results, SHOWN_METHODS):
         learned = "score/energy" in results.arrays(row.first)["test"]
         measure = standardised("energy" if learned else "logit_energy")
         for group, names in groups.items():
@@ -284,7 +249,7 @@ def energy(results: Results) -> Figure:
     if not any(columns.values()):
         raise Unavailable("no run of these methods has an energy, learned or of its logits")
     panels = [
-        Panel("energy, z-scored", group_title(results, group, groups[group]), trends)
+        Panel("energy, z-scored", common.group_title(results, group, groups[group]), trends)
         for group, trends in columns.items()
     ]
     return draw_trends([panels], linear=LINEAR)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from math import log
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +26,13 @@ from gemfi._drawing import INK, MUTED
 from gemfi.belief import Belief
 from gemfi.data import line_probability
 from gemfi.data.toys import LINE_GAP, LINE_SUPPORT
-from gemfi_bench.figures.common import TEXT, FigureEntry, panel_title
+from gemfi_bench.figures.common import TEXT, FigureEntry, panel_title, point_handle
 from gemfi_bench.style import KEPT, PART_COLORS, SHOWN, method_color, method_label
 from gemfi_bench.toys import LINE, LINE_TEXT, MOONS, MOONS_TEXT, Run, aurocs, trained_toys
 
 _X, _Y, _STEPS = (-2.7, 4.4), (-2.45, 2.9), 181
 _LINE_X: Final = (-6.0, 6.0)
+_LINE_ROWS: Final = ("P(class 1)", "uncertainty, nats", "evidence,\nrelative")
 _EMPTY: Final = "#e9ecf0"  # where there are no data
 # Perceptually uniform; without its darkest tenth, which would be plain black.
 _CMAP: Final = ListedColormap(colormaps["magma"](np.linspace(0.12, 0.98, 256)))
@@ -69,26 +69,8 @@ def _power(exponent: float) -> str:
 # -- two moons ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _View:
-    """A row of the figure: the score that ranks, and how it is shown."""
-
-    title: str
-    unit: str
-    ranking: scores.Score
-    score: Callable[[Run, Belief], Tensor]
-    limits: tuple[float, float]
-    ticks: Sequence[float]
-    tick_labels: Sequence[str]
-
-
 def draw_two_moons(runs: Sequence[Run], width: float = TEXT) -> Figure:
-    """A column a method: entropy above, evidence below; brighter is more uncertain.
-
-    Args:
-        runs: one a method.
-        width: of the figure, in inches.
-    """
+    """A column a method: entropy above, evidence below; brighter is more uncertain."""
     side = (width - 1.1) / len(runs)
     height = 0.62 + 2 * side * (_Y[1] - _Y[0]) / (_X[1] - _X[0])
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -101,49 +83,57 @@ def draw_two_moons(runs: Sequence[Run], width: float = TEXT) -> Figure:
             values = view.score(run, belief).reshape(_STEPS, _STEPS).numpy()
             image = _draw_plane(panel, run, view, (x, y, values))
         bar = figure.colorbar(image, ax=panels, location="right", aspect=18, pad=0.01)
-        bar.set_ticks(list(view.ticks), labels=list(view.tick_labels))
+        bar.set_ticks(list(view.ticks), labels=list(view.ticks.values()))
         bar.set_label(view.unit)
         bar.outline.set_visible(False)
         panels[0].set_ylabel(view.title, fontsize=8.5, fontweight="bold")
     for index, run in enumerate(runs):
         panel_title(axes[0, index], index, method_label(run.plan.method))
-    handles = _moons_legend(runs[0])
+    names = [*runs[0].task.class_names, f"unseen: {', '.join(runs[0].task.ood_test)}"]
+    handles = [
+        point_handle(name, color, marker, markersize=5, markeredgecolor=INK, markeredgewidth=0.6)
+        for name, (marker, color) in zip(names, (*_CLASS_STYLES, _OUTSIDE), strict=True)
+    ]
+    edge = Line2D([], [], color="white", linewidth=1.1, label=f"{KEPT} % of test points inside")
+    edge.set_path_effects([_STROKE])
+    handles.append(edge)
     figure.legend(handles=handles, loc="outside lower center", ncols=4, handletextpad=0.3)
     return figure
 
 
+class _View(NamedTuple):
+    """A row of the figure: the score that ranks, and how it is shown."""
+
+    title: str
+    unit: str
+    ranking: scores.Score
+    score: Callable[[Run, Belief], Tensor]
+    limits: tuple[float, float]
+    ticks: Mapping[float, str]
+
+
 def _entropy_view() -> _View:
-    ticks = [0.0, 0.2, 0.4, 0.6]
+    ticks = {tick: f"{tick:g}" for tick in (0.0, 0.2, 0.4, 0.6)}
     return _View(
-        title="Predictive entropy",
-        unit="nats",
-        ranking=scores.entropy,
-        score=lambda _, belief: scores.entropy(belief),
-        limits=(0.0, log(2)),
-        ticks=ticks,
-        tick_labels=[f"{tick:g}" for tick in ticks],
-    )
+        "Predictive entropy", "nats", scores.entropy, lambda _, belief: scores.entropy(belief),
+        (0.0, log(2)), ticks,
+    )  # fmt: skip
 
 
 def _evidence_view(runs: Sequence[Run]) -> _View:
     """Colours from the least to the most that test and OOD data reach, 1 % of them left out."""
-    low, high = 0.0, 1.0
+    ends = [0.0, 1.0]
     for run in runs:
         for belief in (run.evaluation.belief, *run.evaluation.ood_beliefs.values()):
             values = relative_evidence(run, belief)
-            low = min(low, float(values.quantile(0.01)))
-            high = max(high, float(values.quantile(0.99)))
+            ends += [float(values.quantile(0.01)), float(values.quantile(0.99))]
+    low, high = min(ends), max(ends)
     step = 2 if high - low > 4 else 1
     ticks = np.arange(np.ceil(low / step) * step, high + 0.01, step)
     return _View(
-        title="Total evidence",
-        unit="relative evidence",
-        ranking=scores.evidence,
-        score=relative_evidence,
-        limits=(low, high),
-        ticks=list(ticks),
-        tick_labels=[_power(-tick) for tick in ticks],
-    )
+        "Total evidence", "relative evidence", scores.evidence, relative_evidence, (low, high),
+        {tick: _power(-tick) for tick in ticks},
+    )  # fmt: skip
 
 
 def _draw_plane(axes: Axes, run: Run, view: _View, grid: tuple[npt.NDArray[Any], ...]) -> AxesImage:
@@ -169,45 +159,17 @@ def _draw_plane(axes: Axes, run: Run, view: _View, grid: tuple[npt.NDArray[Any],
 def _draw_points(axes: Axes, run: Run) -> None:
     x, labels = run.task.train.x[:SHOWN], run.task.train.labels[:SHOWN]
     sets = [(x[labels == label], style) for label, style in enumerate(_CLASS_STYLES)]
-    sets += [
-        (outside.x[:: 1 + len(outside) // 50], _OUTSIDE) for outside in run.task.ood_test.values()
-    ]
-    for points, (marker, color) in sets:
-        axes.scatter(
-            points[:, 0],
-            points[:, 1],
-            s=8,
-            marker=marker,
-            color=color,
-            edgecolors=INK,
-            linewidths=0.4,
-        )
-
-
-def _moons_legend(run: Run) -> list[Line2D]:
-    names = [*run.task.class_names, f"unseen: {', '.join(run.task.ood_test)}"]
-    points = [
-        Line2D(
-            [], [], linestyle="", marker=marker, color=color, label=name,
-            markersize=5, markeredgecolor=INK, markeredgewidth=0.6,
-        )
-        for name, (marker, color) in zip(names, (*_CLASS_STYLES, _OUTSIDE), strict=True)
-    ]  # fmt: skip
-    edge = Line2D([], [], color="white", linewidth=1.1, label=f"{KEPT} % of test points inside")
-    edge.set_path_effects([_STROKE])
-    return [*points, edge]
+    outside = run.task.ood_test.values()
+    sets += [(split.x[:: 1 + len(split) // 50], _OUTSIDE) for split in outside]
+    for (x, y), (marker, color) in ((points.T, style) for points, style in sets):
+        axes.scatter(x, y, s=8, marker=marker, color=color, edgecolors=INK, linewidths=0.4)
 
 
 # -- the line -------------------------------------------------------------------------------------
 
 
 def draw_line(runs: Sequence[Run], width: float = TEXT) -> Figure:
-    """A column a method: P(class 1) with its heads, the split of uncertainty, the evidence.
-
-    Args:
-        runs: one a method.
-        width: of the figure, in inches.
-    """
+    """A column a method: P(class 1) with its heads, the split of uncertainty, the evidence."""
     figure = Figure(figsize=(width, width * 27 / 34), layout="constrained")
     axes = figure.subplots(
         3, len(runs), sharex=True, sharey="row", squeeze=False,
@@ -228,9 +190,8 @@ def draw_line(runs: Sequence[Run], width: float = TEXT) -> Figure:
         middle.stackplot(x.numpy(), parts, colors=[*PART_COLORS.values()], linewidth=0)
         middle.set(ylim=(0, 0.75), yticks=[0, log(2) / 2, log(2)], yticklabels=["0", "", "ln 2"])
         _draw_evidence(bottom, run, x, belief)
-    axes[0, 0].set_ylabel("P(class 1)")
-    axes[1, 0].set_ylabel("uncertainty, nats")
-    axes[2, 0].set_ylabel("evidence,\nrelative")
+    for panel, label in zip(axes[:, 0], _LINE_ROWS, strict=True):
+        panel.set_ylabel(label)
     figure.legend(
         handles=_line_legend(), loc="outside upper center", ncols=4, handlelength=1.8,
         columnspacing=2.0,

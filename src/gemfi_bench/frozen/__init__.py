@@ -7,8 +7,7 @@ is unpickled.
 
 from __future__ import annotations
 
-from gemfi_bench.frozen.features import frozen_features
-from gemfi_bench.frozen.task import cifar10_frozen
+from gemfi_bench.frozen.features import cifar10_frozen, frozen_features
 from gemfi_bench.frozen.weights import convert_weights
 
 __all__ = ["cifar10_frozen", "convert_weights", "frozen_features"]

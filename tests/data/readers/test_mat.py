@@ -87,7 +87,7 @@ class TestBadFiles:
         data = write(path, compressed=compressed, X=X, y=Y).read_bytes()
         for end in (129, 135, 200, 1000, len(data) // 2, len(data) - 1):
             self.fails(path, data[:end], "truncated or corrupt|has no variable")
-        self.fails(path, data[:100], "truncated at offset 100: a MATLAB header has 128 bytes")
+        self.fails(path, data[:100], "offset 124 of 100 bytes holds '', expected")
         self.fails(path, b"", "is empty")
 
     def test_bytes_changed(self, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ class TestBadFiles:
             self.fails(tmp_path / "new.mat", data, r"MATLAB 7\.3 file \(HDF5\).*-v7")
 
     def test_another_format(self, tmp_path: Path) -> None:
-        message = "not a MATLAB version 5 file: offset 124 holds 78 78 78 78"
+        message = "not a MATLAB version 5 file: offset 124 of 500 bytes holds '78 78 78 78'"
         self.fails(tmp_path / "x.mat", b"x" * 500, message)
         scipy.io.savemat(tmp_path / "old.mat", {"X": np.eye(20), "y": Y}, format="4")
         self.fails(tmp_path / "old.mat", (tmp_path / "old.mat").read_bytes(), "not a MATLAB ver")

@@ -215,7 +215,10 @@ if importlib.util.find_spec("pyarrow"):  # optional even for developers: no extr
         def test_bad_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             path = tmp_path / "a.parquet"
             cases: dict[str, dict[str, Any]] = {
-                "row 1, column 'x': inf is not a finite": {"x": [1, float("inf")], "y": ["a", "b"]},
+                "row 1, column 'x': 'inf' is not a finite": {
+                    "x": [1, float("inf")],
+                    "y": ["a", "b"],
+                },
                 "column 'x': .* is neither numbers nor text": {"x": [[1], [2]], "y": ["a", "b"]},
                 "row 0, column 'y': the label is empty": {"x": [1, 2], "y": [None, "b"]},
                 "has no column 'y'; it has: x": {"x": [1]},

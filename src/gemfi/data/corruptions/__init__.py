@@ -2,22 +2,23 @@
 
 The constants and the steps are those of Hendrycks & Dietterich (2019) and of Mu & Gilmer (2019);
 the code is our own. `docs/corruptions.md` has the table, the pictures and what is approximate. To
-add a type, write a function on a batch and enter its record in `CORRUPTIONS_CIFAR` or
-`CORRUPTIONS_MNIST`.
+add a type, write a function on a batch and enter it in `table.toml`.
 """
 
 from __future__ import annotations
 
 from gemfi.data.corruptions.apply import (
     ANY_SIZE,
+    CORRUPTIONS_CIFAR,
+    CORRUPTIONS_MNIST,
     FAMILIES,
     SEVERITIES,
     SHAPES,
+    Corruption,
     corrupt,
     corrupt_small,
     write_published_layout,
 )
-from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, Corruption
 
 __all__ = [
     "ANY_SIZE",

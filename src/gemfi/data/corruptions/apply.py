@@ -1,10 +1,12 @@
-"""Corruptions of a batch of images, and of a test set in the layout of the published files."""
+"""The types of corruption, of a batch of images, or of a test set as the published files are."""
 
 from __future__ import annotations
 
 import io
+import tomllib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,54 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gemfi._config import check_int
+from gemfi._config import check_choice, check_int
 from gemfi._files import write_atomically
-from gemfi.data.corruptions.fields import Constants, quantised
-from gemfi.data.corruptions.table import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, Corruption
+from gemfi.data.corruptions import functions
+from gemfi.data.corruptions.fields import Constants, Floats, quantised
 from gemfi.data.sampling import generator
 from gemfi.errors import InputError
 
-FAMILIES: dict[str, dict[str, Corruption]] = {
-    "cifar10": CORRUPTIONS_CIFAR,
-    "mnist": CORRUPTIONS_MNIST,
-}
+
+@dataclass(frozen=True)
+class Corruption:
+    """One type of corruption."""
+
+    name: str  # as in the published files
+    function: Callable[..., Floats]  # of images, generators and the constants of one severity
+    constants: tuple[Constants, ...]  # of each severity, mildest first
+    meaning: str  # of the numbers of an entry, in order
+    provenance: str  # the publication, and what the constants were compared with
+    random: bool = True  # whether the seed matters
+    approximation: str | None = None  # how the procedure differs from the published one, and why
+
+
+def _read_facts() -> dict[str, dict[str, Corruption]]:
+    facts = tomllib.loads(Path(__file__).with_name("table.toml").read_text(encoding="utf-8"))
+    return {
+        family: {
+            name: Corruption(
+                name,
+                getattr(functions, record.get("function", name)),
+                tuple(map(tuple, record["constants"])),
+                record["meaning"],
+                table["provenance"],
+                record.get("random", True),
+                record.get("approximation"),
+            )
+            for name, record in table["types"].items()
+        }
+        for family, table in facts.items()
+    }
+
+
+FAMILIES: dict[str, dict[str, Corruption]] = _read_facts()
 """Name of a family -> its corruptions."""
+
+CORRUPTIONS_CIFAR = FAMILIES["cifar10"]
+"""Name of a type -> its record, in the order of the paper: the 15 of the benchmark, then 4 more."""
+
+CORRUPTIONS_MNIST = FAMILIES["mnist"]
+"""Name of a type -> its record; `identity`, the clean images, is not among them."""
 
 SHAPES: dict[str, tuple[int, int, int]] = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
 """Name of a family -> channels, height and width of its images."""
@@ -43,11 +81,10 @@ def corrupt(
     family: str = "cifar10",
     first: int = 0,
 ) -> Tensor:
-    """Corrupt images as CIFAR-10-C or MNIST-C does.
+    """Corrupt images as CIFAR-10-C or MNIST-C does: a new tensor of the same shape and device.
 
-    Image i of `images` draws from a stream of its own, given by the seed, the type, the severity
-    and its number `first + i`; so the result does not depend on how a set is cut into batches:
-    `corrupt(x[a:b], ..., first=a)` equals `corrupt(x, ...)[a:b]`.
+    Image i draws from a stream of its own, given by the seed, the type, the severity and its number
+    `first + i`; so the result does not depend on how a set is cut into batches.
 
     Args:
         images: uint8, (N, 3, 32, 32) for `cifar10` or (N, 1, 28, 28) for `mnist`.
@@ -57,14 +94,13 @@ def corrupt(
         family: `cifar10` or `mnist`.
         first: the number of the first image, where a set is corrupted in parts.
 
-    Returns:
-        A new uint8 tensor of the same shape, on the same device.
-
     Example:
         >>> corrupt(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "fog", severity=3).shape
         torch.Size([4, 3, 32, 32])
     """
-    corruption = _find_corruption(name, family)
+    check_choice("family", family, FAMILIES)
+    check_choice(f"corruption of {family}", name, FAMILIES[family])
+    corruption = FAMILIES[family][name]
     constants = _constants(corruption, severity, family)
     _check_images(images, family)
     check_int("first", first, 0)
@@ -75,7 +111,7 @@ def corrupt(
     for start in range(0, len(pixels), CHUNK):
         chunk = pixels[start : start + CHUNK] / 255.0
         rngs = [generator(seed, *stream, first + start + i) for i in range(len(chunk))]
-        result[start : start + CHUNK] = quantised(corruption.function(chunk, rngs, constants))
+        result[start : start + CHUNK] = quantised(corruption.function(chunk, rngs, *constants))
     return torch.from_numpy(result).to(images.device)
 
 
@@ -87,18 +123,11 @@ ANY_SIZE: tuple[str, ...] = (
 
 
 def corrupt_small(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
-    """Corrupt images of any size by a type of CIFAR-10-C, with its constants.
+    """Corrupt images of any size, (N, C, H, W) in [0, 1], by a type of `ANY_SIZE`.
 
     The constants were made for 32×32 pixels, so that on 8×8 a blur is strong and noise is as ever.
-
-    Args:
-        images: (N, C, H, W) floating point in [0, 1].
-        name: in `ANY_SIZE`.
-        severity: 1 to 5.
-        seed: of the random draws; image i has a stream of its own.
     """
-    if name not in ANY_SIZE:
-        raise InputError(f"unknown corruption {name!r}; expected one of {', '.join(ANY_SIZE)}")
+    check_choice("corruption of small images", name, ANY_SIZE)
     if images.ndim != 4 or not images.is_floating_point():
         raise InputError(
             f"images must be floating point of shape (N, C, H, W), got {images.dtype} of shape "
@@ -108,7 +137,7 @@ def corrupt_small(images: Tensor, name: str, severity: int, seed: int = 0) -> Te
     constants = _constants(corruption, severity, "cifar10")
     stream = zlib.crc32(f"any/{name}".encode()), severity
     rngs = [generator(seed, *stream, number) for number in range(len(images))]
-    made = corruption.function(images.detach().cpu().double().numpy(), rngs, constants)
+    made = corruption.function(images.detach().cpu().double().numpy(), rngs, *constants)
     return torch.from_numpy(np.clip(made, 0, 1)).to(images)
 
 
@@ -122,78 +151,71 @@ def write_published_layout(
     seed: int = 0,
     progress: bool | None = None,
 ) -> list[Path]:
-    """Corrupt a test set and write it as CIFAR-10-C or MNIST-C is published.
+    """Corrupt a test set and write it as CIFAR-10-C or MNIST-C is published; returns the files.
 
     - `cifar10`: `<type>.npy`, (5N, 32, 32, 3) uint8, severity 1 first, and `labels.npy`, the N
       labels five times over, uint8.
-    - `mnist`: `<type>/test_images.npy`, (N, 28, 28, 1) uint8, and `<type>/test_labels.npy`, (N,)
-      int64.
+    - `mnist`: `<type>/test_images.npy`, (N, 28, 28, 1) uint8, and `<type>/test_labels.npy`, int64.
 
     Each file appears whole or not at all; a file of the same name is replaced.
 
     Args:
-        images: uint8, (N, 3, 32, 32) or (N, 1, 28, 28).
+        images: as of `corrupt`.
         labels: (N,) integers in 0..255.
         folder: made where it does not exist.
         family: `cifar10` or `mnist`.
         names: the types to write; all of the family by default.
         seed: of the random draws.
         progress: whether to show a bar; None shows it on a terminal only.
-
-    Returns:
-        The files, in the order in which they were written.
     """
-    if family not in FAMILIES:
-        raise InputError(f"unknown family {family!r}; expected one of {', '.join(FAMILIES)}")
-    chosen = list(FAMILIES[family] if names is None else names)
-    for name in chosen:
-        _find_corruption(name, family)
+    check_choice("family", family, FAMILIES)
+    names = list(FAMILIES[family] if names is None else names)
+    for name in names:
+        check_choice(f"corruption of {family}", name, FAMILIES[family])
     _check_images(images, family)
     numbers = _checked_labels(labels, len(images))
     folder = Path(folder)
     severities: tuple[int | None, ...] = SEVERITIES if family == "cifar10" else (None,)
-    total = len(chosen) * len(severities) * len(images)
-    hidden = None if progress is None else not progress
     written = []
-    with tqdm(total=total, desc="corrupting", unit="image", disable=hidden, leave=False) as bar:
+    with tqdm(
+        total=len(names) * len(severities) * len(images),
+        desc="corrupting",
+        unit="image",
+        disable=None if progress is None else not progress,
+        leave=False,
+    ) as bar:
         if family == "cifar10":
             tiled = np.tile(numbers.astype(np.uint8), len(severities))
             written.append(_save(folder / "labels.npy", tiled))
-        for name in chosen:
+        for name in names:
             bar.set_postfix_str(name)
-            stacked = np.concatenate(
-                [_corrupted(images, name, severity, seed, family, bar) for severity in severities]
-            )
+            parts = []
+            for severity in severities:
+                for first in range(0, len(images), _PART):
+                    part = images[first : first + _PART]
+                    made = corrupt(part, name, severity, seed=seed, family=family, first=first)
+                    parts.append(made.permute(0, 2, 3, 1).cpu().numpy())  # channels last
+                    bar.update(len(part))
             if family == "cifar10":
-                written.append(_save(folder / f"{name}.npy", stacked))
+                written.append(_save(folder / f"{name}.npy", np.concatenate(parts)))
             else:
-                written.append(_save(folder / name / "test_images.npy", stacked))
+                written.append(_save(folder / name / "test_images.npy", np.concatenate(parts)))
                 written.append(_save(folder / name / "test_labels.npy", numbers))
     return written
-
-
-def _find_corruption(name: str, family: str) -> Corruption:
-    """The record of a type; an error that lists the names where there is none."""
-    if family not in FAMILIES:
-        raise InputError(f"unknown family {family!r}; expected one of {', '.join(FAMILIES)}")
-    if name not in FAMILIES[family]:
-        raise InputError(
-            f"unknown corruption {name!r} of {family}; expected one of "
-            f"{', '.join(FAMILIES[family])}"
-        )
-    return FAMILIES[family][name]
 
 
 def _check_images(images: object, family: str) -> None:
     """Refuse anything but uint8 images of the family's shape."""
     shape = SHAPES[family]
-    expected = f"a uint8 tensor of shape (N, {', '.join(map(str, shape))}) for {family}"
-    if not isinstance(images, Tensor):
-        raise InputError(f"images must be {expected}, got {type(images).__name__}")
-    if images.dtype != torch.uint8 or images.ndim != 4 or tuple(images.shape[1:]) != shape:
-        raise InputError(
-            f"images must be {expected}, got {images.dtype} of shape {tuple(images.shape)}"
-        )
+    got = type(images).__name__
+    if isinstance(images, Tensor):
+        if images.dtype == torch.uint8 and images.ndim == 4 and tuple(images.shape[1:]) == shape:
+            return
+        got = f"{images.dtype} of shape {tuple(images.shape)}"
+    raise InputError(
+        f"images must be a uint8 tensor of shape (N, {', '.join(map(str, shape))}) for {family}, "
+        f"got {got}"
+    )
 
 
 def _constants(corruption: Corruption, severity: int | None, family: str) -> Constants:
@@ -211,22 +233,10 @@ def _constants(corruption: Corruption, severity: int | None, family: str) -> Con
     return corruption.constants[severity - 1]
 
 
-def _corrupted(
-    images: Tensor, name: str, severity: int | None, seed: int, family: str, bar: Any
-) -> npt.NDArray[np.uint8]:
-    """(N, H, W, C): channels last, as published."""
-    result = np.empty((len(images), *images.shape[2:], images.shape[1]), dtype=np.uint8)
-    for start in range(0, len(images), _PART):
-        part = images[start : start + _PART]
-        made = corrupt(part, name, severity, seed=seed, family=family, first=start)
-        result[start : start + _PART] = made.permute(0, 2, 3, 1).cpu().numpy()
-        bar.update(len(part))
-    return result
-
-
 def _checked_labels(labels: object, count: int) -> npt.NDArray[np.int64]:
     if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
-        raise InputError(f"labels must be a tensor of integers, got {_kind(labels)}")
+        got = f"dtype {labels.dtype}" if isinstance(labels, Tensor) else type(labels).__name__
+        raise InputError(f"labels must be a tensor of integers, got {got}")
     if labels.shape != (count,):
         raise InputError(
             f"labels must have shape ({count},), one for each image, got {tuple(labels.shape)}"
@@ -237,10 +247,6 @@ def _checked_labels(labels: object, count: int) -> npt.NDArray[np.int64]:
             f"labels must be in 0..255, got {int(numbers.min())} to {int(numbers.max())}"
         )
     return numbers
-
-
-def _kind(value: object) -> str:
-    return f"dtype {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _save(path: Path, array: npt.NDArray[Any]) -> Path:

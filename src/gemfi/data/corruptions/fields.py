@@ -1,4 +1,4 @@
-"""What corruptions are made of: draws, gathers between pixels, plasma, ice and edges.
+"""What corruptions are made of: draws, samples between pixels, plasma, ice and edges.
 
 A batch is (B, C, H, W) in [0, 1], with a generator for each image.
 """
@@ -20,9 +20,9 @@ Rngs = Sequence[np.random.Generator]  # one for each image
 Mask = npt.NDArray[np.bool_]
 
 
-def stacked(rngs: Rngs, draw: Callable[[np.random.Generator], Floats]) -> Floats:
+def stacked(rngs: Rngs, draw: Callable[[np.random.Generator], npt.ArrayLike]) -> Floats:
     """One draw for each image, stacked: (B, ...)."""
-    return np.stack([draw(rng) for rng in rngs])
+    return np.stack([np.asarray(draw(rng), np.float64) for rng in rngs])
 
 
 def quantised(x: Floats) -> npt.NDArray[np.uint8]:
@@ -36,35 +36,14 @@ def quantised(x: Floats) -> npt.NDArray[np.uint8]:
 def bilinear(x: Floats, rows: Floats, columns: Floats, border: str) -> Floats:
     """Bilinear samples of (B, C, H, W) at (B, h, w) coordinates, for all channels alike.
 
-    Args:
-        x: images.
-        rows: row of each sample.
-        columns: column of each sample.
-        border: `zero` outside the image, `mirror` (…cb|abc|ba…, the edge pixel once) or `reflect`
-            (…cba|abc|cba…, the edge pixel twice).
+    `border` is a mode of `scipy.ndimage`: `mirror` has the edge pixel once, `reflect` twice.
     """
-    top, left = np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
-    down, right = (rows - top)[:, None], (columns - left)[:, None]  # (B, 1, h, w)
-
-    def corner(r: Ints, c: Ints) -> Floats:
-        inside_r, r = _folded(r, x.shape[2], border)
-        inside_c, c = _folded(c, x.shape[3], border)
-        values = x[np.arange(len(x))[:, None, None], :, r, c].transpose(0, 3, 1, 2)
-        return values * (inside_r & inside_c)[:, None]
-
-    above = corner(top, left) * (1 - right) + corner(top, left + 1) * right
-    below = corner(top + 1, left) * (1 - right) + corner(top + 1, left + 1) * right
-    return above * (1 - down) + below * down
-
-
-def _folded(index: Ints, size: int, border: str) -> tuple[npt.NDArray[np.bool_], Ints]:
-    inside = (index >= 0) & (index < size)
-    if border == "zero":
-        return inside, np.clip(index, 0, size - 1)
-    period = 2 * size - 2 if border == "mirror" else 2 * size
-    index = np.mod(index, period)
-    back = period - index if border == "mirror" else period - 1 - index
-    return np.ones_like(inside), np.where(index < size, index, back)
+    return np.stack(
+        [
+            [ndimage.map_coordinates(channel, at, order=1, mode=border) for channel in image]
+            for image, at in zip(x, np.stack([rows, columns], axis=1), strict=True)
+        ]
+    )
 
 
 def zoomed(x: Floats, factor: float) -> Floats:
@@ -92,13 +71,7 @@ def motion_blurred(x: Floats, radius: float, sd: float, degrees: Floats) -> Floa
     """ImageMagick's motion blur: half a Gaussian along a line, like the tail of a comet.
 
     Σ_i w_i x(p + ⌈i·d − ½⌉) with i = 0..2⌈radius⌉, w_i ∝ exp(−i²/2σ²), d the unit vector of the
-    image's angle; pixels outside repeat the edge.
-
-    Args:
-        x: (B, C, H, W).
-        radius: of the kernel, in pixels.
-        sd: σ.
-        degrees: (B,) angles.
+    image's angle (`degrees`, (B,)); pixels outside repeat the edge.
     """
     steps = np.arange(2 * math.ceil(radius) + 1)
     weights = np.exp(-(steps**2) / (2 * sd**2))
@@ -121,7 +94,6 @@ def motion_blurred(x: Floats, radius: float, sd: float, degrees: Floats) -> Floa
 
 SIZE = 32  # of the plasma, a power of two
 CRYSTALS = 30  # on a pane
-_DRAWS = SIZE * SIZE - 1  # every point but the first
 
 
 def plasma(rngs: Rngs, decay: float) -> Floats:
@@ -130,7 +102,7 @@ def plasma(rngs: Rngs, decay: float) -> Floats:
     The random part of a point is uniform on ±a with a = 100² at the first octave, and falls by
     decay² from one octave to the next.
     """
-    draws = stacked(rngs, lambda rng: rng.uniform(-1, 1, _DRAWS))
+    draws = stacked(rngs, lambda rng: rng.uniform(-1, 1, SIZE * SIZE - 1))  # all but the first
     field = np.zeros((len(rngs), SIZE, SIZE))
     used, amplitude, step = 0, 100.0**2, SIZE
 
@@ -191,8 +163,12 @@ def canny(x: Floats, low: float, high: float, *, norm: str, border: str) -> Mask
     """
     down, right = _sobel(x, 1, border), _sobel(x, 2, border)
     size = np.hypot(down, right) if norm == "length" else np.abs(down) + np.abs(right)
-    ridge = _is_ridge(size, down, right) & (size > low)
-    return _connected(ridge, ridge & (size > high))
+    weak = _is_ridge(size, down, right) & (size > low)
+    structure = np.zeros((3, 3, 3), dtype=np.bool_)
+    structure[1] = True  # the eight neighbours, within an image
+    groups, _ = ndimage.label(weak, structure)
+    edges: Mask = weak & np.isin(groups, groups[weak & (size > high)])
+    return edges
 
 
 def _sobel(x: Floats, axis: int, border: str) -> Floats:
@@ -216,22 +192,10 @@ def _is_ridge(size: Floats, down: Floats, right: Floats) -> Mask:
     longer = np.maximum(np.abs(down), np.abs(right))
     share = np.minimum(np.abs(down), np.abs(right)) / np.where(longer > 0, longer, 1)
     same = down * right >= 0  # the direction runs from top left to bottom right
-    ahead = np.where(steep, at(1, 0), at(0, 1))
-    behind = np.where(steep, at(-1, 0), at(0, -1))
-    ahead_aside = np.where(same, at(1, 1), np.where(steep, at(1, -1), at(-1, 1)))
-    behind_aside = np.where(same, at(-1, -1), np.where(steep, at(-1, 1), at(1, -1)))
-    before = behind * (1 - share) + behind_aside * share
-    after = ahead * (1 - share) + ahead_aside * share
-    return (longer > 0) & (size >= before) & (size >= after)
 
+    def neighbour(sign: int) -> Floats:
+        straight = np.where(steep, at(sign, 0), at(0, sign))
+        other = np.where(steep, at(sign, -sign), at(-sign, sign))
+        return straight * (1 - share) + np.where(same, at(sign, sign), other) * share
 
-def _connected(weak: Mask, strong: Mask) -> Mask:
-    """The 8-connected groups of `weak`, within an image, that hold a pixel of `strong`."""
-    structure = np.zeros((3, 3, 3), dtype=np.bool_)
-    structure[1] = True
-    groups, count = ndimage.label(weak, structure)
-    kept = np.zeros(count + 1, dtype=np.bool_)
-    kept[np.unique(groups[strong])] = True
-    kept[0] = False
-    result: Mask = kept[groups]
-    return result
+    return (longer > 0) & (size >= neighbour(-1)) & (size >= neighbour(1))

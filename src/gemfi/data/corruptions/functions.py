@@ -15,9 +15,8 @@ from scipy import ndimage
 
 from gemfi._files import require_module
 from gemfi.data.corruptions.fields import (
-    Constants,
     Floats,
-    Ints,
+    Mask,
     Rngs,
     bilinear,
     canny,
@@ -32,29 +31,25 @@ from gemfi.data.corruptions.fields import (
 # Noise: Gaussian, shot, impulse and speckle.
 
 
-def gaussian_noise(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def gaussian_noise(x: Floats, rngs: Rngs, sd: float) -> Floats:
     """X + σε, ε standard normal for each channel of each pixel."""
-    (sd,) = constants
     return x + sd * stacked(rngs, lambda rng: rng.standard_normal(x.shape[1:]))
 
 
-def shot_noise(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def shot_noise(x: Floats, rngs: Rngs, photons: float) -> Floats:
     """Poisson(λx) / λ: the noise of counting λ photons at full brightness."""
-    (photons,) = constants
     counts = [rng.poisson(image * photons) for image, rng in zip(x, rngs, strict=True)]
     return np.stack(counts) / photons
 
 
-def impulse_noise(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def impulse_noise(x: Floats, rngs: Rngs, amount: float) -> Floats:
     """Salt and pepper: each channel of each pixel becomes 0 or 1, each with probability a/2."""
-    (amount,) = constants
     u = stacked(rngs, lambda rng: rng.random(x.shape[1:]))
     return np.where(u < amount / 2, 0.0, np.where(u < amount, 1.0, x))
 
 
-def speckle_noise(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def speckle_noise(x: Floats, rngs: Rngs, sd: float) -> Floats:
     """X + xσε: noise in proportion to the brightness."""
-    (sd,) = constants
     return x + x * sd * stacked(rngs, lambda rng: rng.standard_normal(x.shape[1:]))
 
 
@@ -68,14 +63,14 @@ def smoothed(x: Floats, sd: float) -> Floats:
     return result
 
 
-def gaussian_blur(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def gaussian_blur(x: Floats, _rngs: Rngs, sd: float) -> Floats:
     """A Gaussian filter of standard deviation σ."""
-    return smoothed(x, *constants)
+    return smoothed(x, sd)
 
 
-def defocus_blur(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def defocus_blur(x: Floats, _rngs: Rngs, radius: float, softening: float) -> Floats:
     """Convolution with a disk of radius r, its rim softened by a 3×3 Gaussian of deviation a."""
-    kernel = disk(*constants)
+    kernel = disk(radius, softening)
     result: Floats = ndimage.correlate(x, kernel[None, None], mode="mirror")
     return result
 
@@ -92,75 +87,58 @@ def disk(radius: float, softening: float) -> Floats:
     return soft / total
 
 
-def glass_blur(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def glass_blur(x: Floats, rngs: Rngs, sd: float, reach: int, rounds: int) -> Floats:
     """Gaussian filter, each pixel replaced by a neighbour at random, Gaussian filter.
 
     The paper means an exchange of two pixels. In the published colour images it is a replacement,
     because the assignment that was to exchange them works on views of one array; so it is here.
     """
-    sd, reach, rounds = constants[0], int(constants[1]), int(constants[2])
     x = quantised(smoothed(x, sd)) / 255
-    moves = _moves(x, rngs, reach, rounds)
-    _shatter(x, moves, reach, np.ones(moves.shape[:-1], dtype=np.bool_), exchange=False)
-    return smoothed(x, sd)
+    return smoothed(_shattered(x, rngs, reach, rounds, exchange=False), sd)
 
 
-def glass_blur_grey(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def glass_blur_grey(x: Floats, rngs: Rngs, sd: float, reach: int, rounds: int) -> Floats:
     """`glass_blur` of MNIST-C: exchanges, each with probability ½, and a filter along columns only.
 
     The published call filters a (28, 28) array as if its last axis held channels.
     """
-    sd, reach, rounds = constants[0], int(constants[1]), int(constants[2])
 
     def smoothed_rows(x: Floats) -> Floats:
         result: Floats = ndimage.gaussian_filter1d(x, sd, axis=2, mode="nearest", truncate=4.0)
         return result
 
     x = quantised(smoothed_rows(x)) / 255
-    moves = _moves(x, rngs, reach, rounds)
-    taken = np.stack([rng.random(moves.shape[1:-1]) < 0.5 for rng in rngs])
-    _shatter(x, moves, reach, taken, exchange=True)
-    return smoothed_rows(x)
+    return smoothed_rows(_shattered(x, rngs, reach, rounds, exchange=True))
 
 
-def _moves(x: Floats, rngs: Rngs, reach: int, rounds: int) -> Ints:
-    """(B, rounds, turns, turns, 2): steps to the neighbours, −reach..reach−1 each way."""
-    turns = len(_turns(x, reach))
-    shape = (rounds, turns, turns, 2)
-    return np.stack([rng.integers(-reach, reach, shape) for rng in rngs])
+def _shattered(x: Floats, rngs: Rngs, reach: int, rounds: int, *, exchange: bool) -> Floats:
+    """`x` with its pixels moved in place, one position of all images at a time.
 
-
-def _turns(x: Floats, reach: int) -> range:
-    return range(x.shape[-1] - reach, reach, -1)  # pixels take their turn from the bottom right
-
-
-def _shatter(
-    x: Floats, moves: Ints, reach: int, taken: npt.NDArray[np.bool_], *, exchange: bool
-) -> None:
-    """Move the pixels of `x` in place, one position of all images at a time."""
+    Each moves −reach..reach−1 pixels each way; where pixels are exchanged, only every second one.
+    """
+    turns = range(x.shape[-1] - reach, reach, -1)  # from the bottom right
+    shape = (rounds, len(turns), len(turns))
+    moves = np.stack([rng.integers(-reach, reach, (*shape, 2)) for rng in rngs])
+    if exchange:
+        moves *= np.stack([rng.random(shape) < 0.5 for rng in rngs])[..., None]
     batch = np.arange(len(x))
-    turns = _turns(x, reach)
-    for turn in range(moves.shape[1]):
-        for i, row in enumerate(turns):
-            for j, column in enumerate(turns):
-                step = moves[:, turn, i, j] * taken[:, turn, i, j, None]  # (B, 2)
-                other_row, other_column = row + step[:, 0], column + step[:, 1]
-                before = x[:, :, row, column].copy()
-                x[:, :, row, column] = x[batch, :, other_row, other_column]
-                if exchange:
-                    x[batch, :, other_row, other_column] = before
+    for turn, i, j in np.ndindex(*shape):
+        row, column = turns[i], turns[j]
+        other_row, other_column = row + moves[:, turn, i, j, 0], column + moves[:, turn, i, j, 1]
+        before = x[:, :, row, column].copy()
+        x[:, :, row, column] = x[batch, :, other_row, other_column]
+        if exchange:
+            x[batch, :, other_row, other_column] = before
+    return x
 
 
-def motion_blur(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def motion_blur(x: Floats, rngs: Rngs, radius: float, sd: float) -> Floats:
     """A comet's tail (`motion_blurred`) at an angle uniform on ±45°."""
-    radius, sd = constants
-    angles = stacked(rngs, lambda rng: np.asarray(rng.uniform(-45, 45)))
-    return motion_blurred(x, radius, sd, angles)
+    return motion_blurred(x, radius, sd, stacked(rngs, lambda rng: rng.uniform(-45, 45)))
 
 
-def zoom_blur(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def zoom_blur(x: Floats, _rngs: Rngs, largest: float) -> Floats:
     """The mean of the image and its enlargements by 1, 1.01, … up to the constant."""
-    (largest,) = constants
     factors = [1 + step / 100 for step in range(round((largest - 1) * 100) + 1)]
     total = x.copy()
     for factor in factors:
@@ -180,40 +158,55 @@ EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])  # lights a drop from on
 Bytes = npt.NDArray[np.uint8]
 
 
-def fog(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def fog(x: Floats, rngs: Rngs, thickness: float, decay: float) -> Floats:
     """(x + t·plasma) · m / (m + t), m the largest value of the image."""
-    thickness, decay = constants
     clouds = plasma(rngs, decay)[:, None, : x.shape[2], : x.shape[3]]
     peak: Floats = x.max(axis=(1, 2, 3), keepdims=True)
     return (x + thickness * clouds) * peak / (peak + thickness)
 
 
-def frost(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def frost(x: Floats, rngs: Rngs, keep: float, add: float) -> Floats:
     """a·x + b·ice, with procedural ice in the place of the photographs."""
-    keep, add = constants
     return keep * x + add * ice(rngs)
 
 
-def snow(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def snow(
+    x: Floats,
+    rngs: Rngs,
+    mean: float,
+    sd: float,
+    zoom: float,
+    threshold: float,
+    radius: float,
+    tail: float,
+    keep: float,
+) -> Floats:
     """A whitened image and flakes that fall, once as drawn and once turned by 180°.
 
     Flakes are normal noise, enlarged, cut below a threshold and blurred along an angle uniform on
     −135°..−45°.
     """
-    mean, sd, zoom, threshold, radius, tail, keep = constants
     flakes = stacked(rngs, lambda rng: rng.normal(mean, sd, (1, *x.shape[2:])))
     flakes = zoomed(flakes, zoom)
     flakes = quantised(np.where(flakes < threshold, 0, flakes)) / 255
-    angles = stacked(rngs, lambda rng: np.asarray(rng.uniform(-135, -45)))
+    angles = stacked(rngs, lambda rng: rng.uniform(-135, -45))
     flakes = quantised(motion_blurred(flakes, radius, tail, angles)) / 255
     grey = np.tensordot(x, LUMA, axes=(1, 0))[:, None]
     whitened = keep * x + (1 - keep) * np.maximum(x, grey * 1.5 + 0.5)
     return whitened + flakes + flakes[:, :, ::-1, ::-1]
 
 
-def spatter(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def spatter(
+    x: Floats,
+    rngs: Rngs,
+    mean: float,
+    sd: float,
+    smoothing: float,
+    threshold: float,
+    strength: float,
+    is_mud: int,
+) -> Floats:
     """Drops of water (last constant 0) or of mud (1) where smoothed noise passes a threshold."""
-    mean, sd, smoothing, threshold, strength, is_mud = constants
     liquid = stacked(rngs, lambda rng: rng.normal(mean, sd, x.shape[2:]))
     liquid = smoothed(liquid, smoothing)
     liquid[liquid < threshold] = 0
@@ -226,10 +219,9 @@ def spatter(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
     return x + light[:, None] * WATER[:, None, None]
 
 
-def _muddied(x: Floats, wet: npt.NDArray[np.bool_], smoothing: float, colour: Floats) -> Floats:
-    mask = smoothed(wet.astype(np.float64), smoothing)
+def _muddied(x: Floats, wet: Mask, smoothing: float, colour: Floats) -> Floats:
+    mask = smoothed(wet.astype(np.float64), smoothing)[:, None]
     mask[mask < 0.8] = 0
-    mask = mask[:, None]
     return x * (1 - mask) + colour[:, None, None] * mask
 
 
@@ -250,36 +242,34 @@ def _box(x: Floats) -> Floats:
 
 def _equalised(x: Bytes) -> Bytes:
     """Histogram equalisation of each image: the lowest level to 0, the highest to 255."""
-    count, pixels = len(x), x[0].size
-    cells = x.reshape(count, -1) + 256 * np.arange(count)[:, None]
-    histogram = np.bincount(cells.ravel(), minlength=256 * count).reshape(count, 256)
-    below = histogram.cumsum(axis=1)  # (B, 256)
-    lowest = np.take_along_axis(histogram, (histogram > 0).argmax(axis=1)[:, None], axis=1)
-    spread = np.where(pixels > lowest, pixels - lowest, 1)
-    table = np.clip(np.round((below - lowest) * 255 / spread), 0, 255)
-    table = np.where(pixels > lowest, table, np.arange(256))  # a flat image stays as it is
-    levels: Bytes = table.astype(np.uint8).ravel()[cells].reshape(x.shape)
+    levels = np.empty_like(x)
+    for image, level in zip(x, levels, strict=True):
+        histogram = np.bincount(image.ravel(), minlength=256)
+        lowest = histogram[image.min()]
+        if lowest == image.size:  # a flat image stays as it is
+            level[:] = image
+            continue
+        table = np.round((histogram.cumsum() - lowest) * 255 / (image.size - lowest))
+        level[:] = np.clip(table, 0, 255)[image]
     return levels
 
 
 # Colour and encoding: brightness, saturation, contrast, elastic transform, pixelation, JPEG.
 
 
-def brightness(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def brightness(x: Floats, _rngs: Rngs, add: float) -> Floats:
     """V + c in HSV, clipped. Hue and saturation stay, so RGB scales by V'/V; black becomes grey."""
-    (add,) = constants
     value: Floats = x.max(axis=1, keepdims=True)
     raised = np.clip(value + add, 0, 1)
     scaled = x * (raised / np.where(value > 0, value, 1))
     return np.where(value > 0, scaled, raised)
 
 
-def saturate(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def saturate(x: Floats, _rngs: Rngs, factor: float, add: float) -> Floats:
     """a·S + b in HSV, clipped. Hue and value stay, so V − RGB scales by S'/S.
 
     A grey pixel has hue 0 and, where b > 0, turns towards red, as in the published images.
     """
-    factor, add = constants
     value: Floats = x.max(axis=1, keepdims=True)
     spread: Floats = value - x.min(axis=1, keepdims=True)  # S·V
     saturation = spread / np.where(value > 0, value, 1)
@@ -289,25 +279,23 @@ def saturate(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: AR
     return np.where(spread > 0, scaled, red)
 
 
-def contrast(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def contrast(x: Floats, _rngs: Rngs, factor: float) -> Floats:
     """μ + c·(x − μ), μ the mean of each channel of the image."""
-    (factor,) = constants
     mean: Floats = x.mean(axis=(2, 3), keepdims=True)
     return mean + factor * (x - mean)
 
 
-def elastic_transform(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def elastic_transform(x: Floats, rngs: Rngs, strength: float, sd: float, jolt: float) -> Floats:
     """A random affine map, then smooth random displacements; both bilinear, reflected outside.
 
     The affine map moves three points around the centre by up to `jolt` pixels each way; the
     displacements are uniform noise on ±1, smoothed by a Gaussian of deviation σ, times α.
     """
-    strength, sd, jolt = constants
     size = x.shape[-1]
-    rows, columns = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
     x = bilinear(x, *_affine(rngs, size, jolt), border="mirror")
     if strength == 0:
         return x
+    rows, columns = np.indices((size, size))
     noise = stacked(rngs, lambda rng: rng.uniform(-1, 1, (2, size, size)))
     smooth = ndimage.gaussian_filter(noise, (0, 0, sd, sd), mode="reflect", truncate=3.0)
     shift = strength * smooth  # (B, 2, H, W)
@@ -321,15 +309,14 @@ def _affine(rngs: Rngs, size: int, jolt: float) -> tuple[Floats, Floats]:
     moved = corners + stacked(rngs, lambda rng: rng.uniform(-jolt, jolt, (3, 2)))  # (B, 3, 2)
     ones = np.ones((len(moved), 3, 1))
     back: Floats = np.linalg.solve(np.concatenate([moved, ones], axis=2), corners[None] + 0.0)
-    rows, columns = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
+    rows, columns = np.indices((size, size))
     to = back[:, :, None, None, :]  # (B, 3, 1, 1, 2)
     source = columns[..., None] * to[:, 0] + rows[..., None] * to[:, 1] + to[:, 2]
     return source[..., 1], source[..., 0]
 
 
-def pixelate(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def pixelate(x: Floats, _rngs: Rngs, factor: float) -> Floats:
     """Resized to ⌊cS⌋ pixels a side and back, by box filters."""
-    (factor,) = constants
     size = x.shape[-1]
     small = int(size * factor)
 
@@ -340,13 +327,12 @@ def pixelate(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: AR
     return _through_pillow(x, coarse)
 
 
-def jpeg_compression(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def jpeg_compression(x: Floats, _rngs: Rngs, quality: int) -> Floats:
     """Encoded as JPEG of the given quality, and decoded."""
-    (quality,) = constants
 
     def encoded(image: Any, pillow: Any) -> Any:
         file = io.BytesIO()
-        image.save(file, "JPEG", quality=int(quality))
+        image.save(file, "JPEG", quality=quality)
         return pillow.open(file)
 
     return _through_pillow(x, encoded)
@@ -367,80 +353,59 @@ FADE = 2.3  # pixels over which a stroke fades
 ZIGZAG_COLUMNS = (2, 25)
 
 
-def brightness_grey(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def brightness_grey(x: Floats, _rngs: Rngs, add: float) -> Floats:
     """Add c: value in HSV is all that a grey image has."""
-    (add,) = constants
     return x + add
 
 
-def shear(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def shear(x: Floats, rngs: Rngs, size: float) -> Floats:
     """Shear by ±s radians about the centre, the rows drawn together to cos s."""
-    (size,) = constants
-    angle = size * _signs(rngs)
-    zero = np.zeros_like(angle)
-    return _mapped(x, np.array([[zero + 1, -np.sin(angle)], [zero, np.cos(angle)]]))
+    angles = size * _signs(rngs)
+    return _mapped(x, [[[np.cos(angle), 0], [-np.sin(angle), 1]] for angle in angles])
 
 
-def rotate(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def rotate(x: Floats, rngs: Rngs, size: float) -> Floats:
     """Rotation by ±a radians about the centre."""
-    (size,) = constants
-    angle = size * _signs(rngs)
-    cos, sin = np.cos(angle), np.sin(angle)
-    return _mapped(x, np.array([[cos, -sin], [sin, cos]]))
+    cos, sin = np.cos(size), np.sin(size)
+    return _mapped(x, [[[cos, sign * sin], [-sign * sin, cos]] for sign in _signs(rngs)])
 
 
-def scale(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def scale(x: Floats, rngs: Rngs, step: float) -> Floats:
     """Shrunk about the centre; the constant is the step between the pixels that are read."""
-    (step,) = constants
-    steps = np.full(len(rngs), step)
-    zero = np.zeros_like(steps)
-    return _mapped(x, np.array([[steps, zero], [zero, steps]]))
+    return _mapped(x, [step * np.eye(2) for _ in rngs])
 
 
-def translate(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def translate(x: Floats, rngs: Rngs, distance: int) -> Floats:
     """Moved by ±c pixels in rows and by ±c in columns; what enters is black."""
-    distance = int(constants[0])
-    moves = stacked(rngs, lambda rng: rng.choice([-distance, distance], 2))  # (B, 2)
-    rows, columns = _grid(x)
-    return bilinear(
-        x, rows + moves[:, 0, None, None], columns + moves[:, 1, None, None], border="zero"
-    )
+    moves = [rng.choice([-distance, distance], 2) for rng in rngs]
+    pairs = zip(x[:, 0], moves, strict=True)
+    return np.stack([ndimage.shift(image, -move, order=0) for image, move in pairs])[:, None]
 
 
 def _signs(rngs: Rngs) -> Floats:
-    return stacked(rngs, lambda rng: np.asarray(rng.choice([-1.0, 1.0])))
+    return stacked(rngs, lambda rng: rng.choice([-1.0, 1.0]))
 
 
-def _grid(x: Floats) -> tuple[Floats, Floats]:
-    axes = np.arange(x.shape[2], dtype=np.float64), np.arange(x.shape[3], dtype=np.float64)
-    rows, columns = np.meshgrid(*axes, indexing="ij")
-    return rows, columns
+def _mapped(x: Floats, matrices: npt.ArrayLike) -> Floats:
+    """Read pixel (row, column) of each grey image at M·(row, column) about the centre."""
+    centre = (np.array(x.shape[2:]) - 1) / 2
+    mapped = [
+        ndimage.affine_transform(
+            image, matrix, centre - matrix @ centre, order=1, mode="grid-constant"
+        )
+        for image, matrix in zip(x[:, 0], np.asarray(matrices), strict=True)
+    ]
+    return np.stack(mapped)[:, None]
 
 
-def _mapped(x: Floats, matrix: Floats) -> Floats:
-    """Read pixel (column, row) at M·(column, row) about the centre; M is (2, 2, B)."""
-    rows, columns = _grid(x)
-    middle_row, middle_column = (x.shape[2] - 1) / 2, (x.shape[3] - 1) / 2
-    rows, columns = rows - middle_row, columns - middle_column
-    m = matrix[..., None, None]  # (2, 2, B, 1, 1)
-    return bilinear(
-        x,
-        m[1, 0] * columns + m[1, 1] * rows + middle_row,
-        m[0, 0] * columns + m[0, 1] * rows + middle_column,
-        border="zero",
-    )
-
-
-def stripe(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def stripe(x: Floats, _rngs: Rngs, first: int, last: int) -> Floats:
     """Inverted outside the columns first..last−1."""
-    first, last = (int(column) for column in constants)
     column = np.arange(x.shape[3])
     return np.where((column < first) | (column >= last), 1 - x, x)
 
 
-def canny_edges(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa: ARG001
+def canny_edges(x: Floats, _rngs: Rngs, sd: float, low: float, high: float) -> Floats:
     """Canny's edges of the image smoothed by a Gaussian; outside the image there is nothing."""
-    sd, low, high = constants
     grey = x[:, 0]
     smooth = ndimage.gaussian_filter(grey, (0, sd, sd), mode="constant")
     share = ndimage.gaussian_filter(np.ones(grey.shape[1:]), sd, mode="constant")
@@ -450,24 +415,22 @@ def canny_edges(x: Floats, rngs: Rngs, constants: Constants) -> Floats:  # noqa:
     return edges[:, None].astype(np.float64)
 
 
-def dotted_line(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def dotted_line(x: Floats, rngs: Rngs, dot: int) -> Floats:
     """A dotted stroke from the left to the right edge, between two random rows."""
-    dot = int(constants[0])
     width = x.shape[3]
-    ends = stacked(rngs, lambda rng: rng.integers(0, width - 1, 2).astype(np.float64))
+    ends = stacked(rngs, lambda rng: rng.integers(0, width - 1, 2))
     left, right = np.zeros(len(x)), np.full(len(x), width - 1.0)
     line = _stroke(x.shape[2], left, ends[:, 0], right, ends[:, 1])
     line[:, :, np.arange(width) // dot % 2 == 0] = 0
     return x + line[:, None]
 
 
-def zigzag(x: Floats, rngs: Rngs, constants: Constants) -> Floats:
+def zigzag(x: Floats, rngs: Rngs, length: float, half: float) -> Floats:
     """A zigzag of length a and half-width b about a line with a slight random slope."""
-    length, half = constants
     first, last = ZIGZAG_COLUMNS
     height = x.shape[2]
-    start = stacked(rngs, lambda rng: np.asarray(rng.integers(0, height - 1), np.float64))
-    rise = stacked(rngs, lambda rng: np.asarray(rng.integers(-5, 5), np.float64))
+    start = stacked(rngs, lambda rng: rng.integers(0, height - 1))
+    rise = stacked(rngs, lambda rng: rng.integers(-5, 5))
     run = last - first
     total = np.hypot(run, rise)  # (B,) length of the line
     cos, sin = run / total, rise / total

@@ -48,18 +48,18 @@ def read_npz(path: base.PathLike, keys: Sequence[str] | None = None) -> dict[str
     """Read the arrays under `keys`, in that order; None means all of them."""
     path = Path(path)
     with _opened(path) as (archive, members):
-        chosen = tuple(members) if keys is None else tuple(keys)
-        for key in chosen:
+        keys = tuple(members) if keys is None else tuple(keys)
+        for key in keys:
             if key not in members:
                 raise _absent(path, repr(key), members)
-        claimed = sum(members[key].file_size for key in chosen)
+        claimed = sum(members[key].file_size for key in keys)
         if claimed > base.MAX_BYTES:
             raise InputError(
                 f"{path} claims {claimed:,} unpacked bytes, more than the {base.MAX_BYTES:,} "
                 "that such a file may have"
             )
         arrays = {}
-        for key in chosen:
+        for key in keys:
             where = f"{path}: {key!r}"
             with _broken_is(f"{where} is truncated or corrupt"), archive.open(members[key]) as file:
                 arrays[key] = _read(file, members[key].file_size, where)
@@ -67,12 +67,7 @@ def read_npz(path: base.PathLike, keys: Sequence[str] | None = None) -> dict[str
 
 
 def stream_array(path: Path, rows: int = base.ROWS) -> Iterator[base.Piece]:
-    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive, in pieces.
-
-    Args:
-        path: the file.
-        rows: of a piece.
-    """
+    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive, in pieces."""
     start = 0
     for x in stream_rows(path, rows):
         yield base.Piece([f"{path}[{start + row}]" for row in range(len(x))], x)
@@ -110,36 +105,12 @@ def stream_rows(
             yield numbers.astype(dtype.newbyteorder("="))
 
 
-def read_array_pictures(
-    path: base.PathLike,
-    *,
-    images: str = "images",
-    labels: str | None = None,
-    num_classes: int | None = None,
-) -> base.Pictures:
-    """Read images, and labels if `labels` names them, from an `.npz` or a lone `.npy` file.
-
-    Args:
-        path: an `.npy` file holds the images alone.
-        images: key of the images: uint8, (N, H, W), (N, H, W, C) or (N, C, H, W).
-        labels: key of the labels, (N,).
-        num_classes: labels must be in 0..num_classes - 1; it is needed with `labels`.
-    """
+def read_array_pictures(path: base.PathLike) -> base.Pictures:
+    """Read uint8 images, an `.npy` file or `images` of an `.npz` archive, in any order of axes."""
     if Path(path).suffix.lower() == ".npy":
-        if labels is not None:
-            raise InputError(f"{path} is one array and has no key {labels!r}; labels need an npz")
         return base.Pictures(base.channels_first(read_npy(path), str(path)))
-    if labels is None:
-        x = read_npz(path, [images])[images]
-        return base.Pictures(base.channels_first(x, f"{path}: {images!r}"))
-    if num_classes is None:
-        raise InputError(f"{path}: labels need num_classes, to check them against")
-    arrays = read_npz(path, [images, labels])
-    x, y = base.channels_first(arrays[images], f"{path}: {images!r}"), arrays[labels]
-    if y.ndim != 1 or y.dtype.kind not in "iu":
-        raise InputError(f"{path}: {labels!r} must be (N,) integers, got {y.shape} {y.dtype}")
-    base.require_same_count(len(x), len(y), str(path))
-    return base.Pictures(x, base.checked_labels(y, f"{path}: {labels!r}", high=num_classes - 1))
+    images = read_npz(path, ["images"])["images"]
+    return base.Pictures(base.channels_first(images, f"{path}: 'images'"))
 
 
 @contextmanager

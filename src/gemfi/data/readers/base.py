@@ -17,6 +17,9 @@ PathLike = str | os.PathLike[str]
 MAX_BYTES: Final = 4 * 2**30
 """No file may claim more than this in memory: a few bytes can claim petabytes."""
 
+ROWS: Final = 4096
+"""Rows of a piece of a table or an array, at most."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
@@ -26,28 +29,19 @@ class Pictures:
         images: (N, C, H, W) uint8, contiguous, so that `torch.from_numpy` copies nothing.
         labels: (N,) int64, or None where the file has none.
         class_names: the name of each label, or None where the file does not say.
-        coarse: (N,) int64, the 20 superclasses of CIFAR-100; None elsewhere.
     """
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.int64] | None = None
     class_names: tuple[str, ...] | None = None
-    coarse: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.images)
 
 
-ROWS: Final = 4096
-"""Rows of a piece of a table or an array, at most."""
-
-
 @dataclass(frozen=True, eq=False)
 class Piece:
     """Some inputs in a row, so that any number of them takes a bounded memory.
-
-    A file that cannot be read at all is an `InputError`; of one row or one image, the error is kept
-    beside the rest.
 
     Attributes:
         names: of each input: a file, with its line or position where it holds several.
@@ -76,26 +70,18 @@ def read_bytes(path: PathLike, limit: int | None = None) -> bytes:
     return data
 
 
-def require_folder(path: PathLike) -> Path:
-    """`path` if it is a folder."""
-    path = Path(path)
-    if not path.is_dir():
-        what = "is a file, not a folder" if path.exists() else "does not exist"
-        raise InputError(f"{path} {what}")
-    return path
+def read_text(path: PathLike, encoding: str = "utf-8") -> str:
+    """Read a file of UTF-8 whole."""
+    try:
+        return read_bytes(path).decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: offset {error.start} is not UTF-8; save it as UTF-8") from error
 
 
 def checked_labels(
     labels: npt.NDArray[Any], where: str, *, low: int = 0, high: int
 ) -> npt.NDArray[np.int64]:
-    """Labels as int64, all of them whole numbers in low..high.
-
-    Args:
-        labels: (N,) of any numeric type.
-        where: the file, for the message.
-        low: smallest label allowed.
-        high: largest label allowed.
-    """
+    """Labels (N,) as int64; `where` names the file in the error unless all are in low..high."""
     inside = (labels >= low) & (labels <= high) & (labels == np.floor(labels))
     if not inside.all():
         bad = np.flatnonzero(~inside)
@@ -126,7 +112,7 @@ def channels_first(images: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8
             f"{where}: expected images of shape (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or "
             f"3 channels, got {shape}"
         )
-    elif shape[1] in {1, 3} and shape[3] in {1, 3}:
+    elif {shape[1], shape[3]} <= {1, 3}:
         raise InputError(f"{where}: shape {shape} does not tell which axis holds the channels")
     elif shape[3] in {1, 3}:
         images = images.transpose(0, 3, 1, 2)

@@ -41,8 +41,7 @@ _BROKEN: Final = (  # what pillow's decoders raise
     SyntaxError,
     ValueError,
     TypeError,
-    IndexError,
-    KeyError,
+    LookupError,
     EOFError,
     OverflowError,
     MemoryError,
@@ -73,7 +72,7 @@ def read_image_folder(
             where it would be stretched otherwise.
         max_pixels: an image with more is refused.
     """
-    folder = base.require_folder(path)
+    folder = _require_folder(path)
     size = (size, size) if isinstance(size, int) else size
     read = partial(read_image, size=size, mode=mode, crop=crop, max_pixels=max_pixels)
     entries = [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith(".")]
@@ -138,23 +137,17 @@ def read_image(
 def stream_images(
     files: Sequence[Path], *, size: tuple[int, int], mode: Mode
 ) -> Iterator[base.Piece]:
-    """Images in pieces, cropped in their middle and resized, as uint8 (n, C, H, W).
-
-    Args:
-        files: in this order.
-        size: (H, W).
-        mode: `RGB` or `L`.
-    """
+    """Images in pieces, in this order, cropped in their middle and resized to (H, W), as uint8."""
     channels = 3 if mode == "RGB" else 1
     for start in range(0, len(files), IMAGES):
-        chosen = files[start : start + IMAGES]
-        x, errors = np.zeros((len(chosen), channels, *size), np.uint8), {}
-        for row, file in enumerate(chosen):
+        part = files[start : start + IMAGES]
+        x, errors = np.zeros((len(part), channels, *size), np.uint8), {}
+        for row, file in enumerate(part):
             try:
                 x[row] = read_image(file, size=size, mode=mode, crop=True)
             except InputError as error:
                 errors[row] = str(error)
-        yield base.Piece([str(file) for file in chosen], x, errors)
+        yield base.Piece([str(file) for file in part], x, errors)
 
 
 def is_image(path: base.PathLike) -> bool:
@@ -163,28 +156,23 @@ def is_image(path: base.PathLike) -> bool:
 
 
 def read_tiny_imagenet_val(
-    path: base.PathLike,
-    *,
-    size: int = 32,
-    wanted: Callable[[str], bool] = lambda _wnid: True,
+    path: base.PathLike, *, size: int = 32, without: frozenset[str] = frozenset()
 ) -> base.Pictures:
     """Read the validation images of TinyImageNet in the order of `val_annotations.txt`.
+
+    Labels count the WordNet ids of `wnids.txt` in sorted order, which are `class_names`.
 
     Args:
         path: the folder `tiny-imagenet-200`, with `wnids.txt` and `val/images`.
         size: of the result; the images are 64×64.
-        wanted: whether to read the images of a class, by its WordNet id.
-
-    Returns:
-        Labels count the WordNet ids of `wnids.txt` that are wanted in sorted order, which are
-        `class_names`.
+        without: WordNet ids of classes to leave out.
     """
-    root = base.require_folder(path)
+    root = _require_folder(path)
     known = frozenset(_lines(root / "wnids.txt"))
-    wnids = tuple(sorted(filter(wanted, known)))
+    wnids = tuple(sorted(known - without))
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     annotations = root / "val" / "val_annotations.txt"
-    folder = base.require_folder(root / "val" / "images")
+    folder = _require_folder(root / "val" / "images")
     present = {file.name: file for file in _images_among(sorted(folder.iterdir()))}
     files: list[Path] = []
     labels: list[int] = []
@@ -206,12 +194,16 @@ def read_tiny_imagenet_val(
     return base.Pictures(images, np.array(labels, np.int64), wnids)
 
 
+def _require_folder(path: base.PathLike) -> Path:
+    path = Path(path)
+    if not path.is_dir():
+        what = "is a file, not a folder" if path.exists() else "does not exist"
+        raise InputError(f"{path} {what}")
+    return path
+
+
 def _lines(path: Path) -> list[str]:
-    try:
-        lines = base.read_bytes(path).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text: offset {error.start} is not UTF-8") from error
-    return [line for line in lines if line.strip()]
+    return [line for line in base.read_text(path).splitlines() if line.strip()]
 
 
 def _images_among(files: Iterable[Path]) -> list[Path]:
@@ -235,11 +227,10 @@ def _read_all(
     """(N, C, H, W) of the files in that order."""
     first = read(files[0])
     images = np.empty((len(files), *first.shape), np.uint8)
-    images[0] = first
-    for index, file in enumerate(files[1:], start=1):
-        image = read(file)
-        if image.shape != first.shape:
-            sizes = [f"{shape[2]}×{shape[1]}" for shape in (first.shape, image.shape)]
+    for index, file in enumerate(files):
+        image = read(file) if index else first
+        if image.shape != images.shape[1:]:
+            sizes = [f"{shape[2]}×{shape[1]}" for shape in (images.shape[1:], image.shape)]
             raise InputError(
                 f"images differ in size: {files[0]} is {sizes[0]}, {file} is {sizes[1]} (width × "
                 "height); give size= to resize them"

@@ -38,23 +38,14 @@ def read_idx(path: base.PathLike) -> npt.NDArray[Any]:
     dtype, shape = _idx_header(_gunzip(raw, _IDX_HEADER, path) if zipped else raw, path)
     offset = 4 + 4 * len(shape)
     expected = offset + dtype.itemsize * math.prod(shape)
+    what = f"shape {shape} of {dtype.name} needs {expected:,} bytes"
     if expected > base.MAX_BYTES:
-        raise InputError(
-            f"{path}: its header claims {expected:,} bytes (shape {shape}), more than the "
-            f"{base.MAX_BYTES:,} that such a file may have"
-        )
+        raise InputError(f"{path}: {what}, more than the {base.MAX_BYTES:,} that it may have")
     data = _gunzip(raw, expected + 1, path) if zipped else raw
-    if len(data) < expected:
-        raise InputError(
-            f"{path} is truncated at offset {len(data)}: shape {shape} of {dtype.name} needs "
-            f"{expected} bytes{' unpacked' if zipped else ''}"
-        )
-    if len(data) > expected:
-        extra = "at least 1 byte" if zipped else f"{len(data) - expected} bytes"
-        raise InputError(
-            f"{path} has {extra} after offset {expected}, where its data ends (shape {shape} of "
-            f"{dtype.name})"
-        )
+    if len(data) != expected:
+        state = "is truncated" if len(data) < expected else "goes on after its numbers"
+        count = f"{len(data):,} or more" if zipped and len(data) > expected else f"{len(data):,}"
+        raise InputError(f"{path} {state}: {what}, and there are {count}")
     numbers = np.frombuffer(data, dtype, offset=offset).reshape(shape)
     return numbers.astype(dtype.newbyteorder("="))  # a copy: writable
 
@@ -62,13 +53,7 @@ def read_idx(path: base.PathLike) -> npt.NDArray[Any]:
 def read_idx_pictures(
     images: base.PathLike, labels: base.PathLike, *, num_classes: int
 ) -> base.Pictures:
-    """Read a pair of idx files, as MNIST has them.
-
-    Args:
-        images: the `idx3-ubyte` file, (N, H, W).
-        labels: the `idx1-ubyte` file, (N,).
-        num_classes: labels must be in 0..num_classes - 1.
-    """
+    """Read a pair of idx files, as MNIST has them: (N, H, W) images and (N,) labels."""
     x, y = read_idx(images), read_idx(labels)
     if x.ndim != 3 or x.dtype != np.uint8:
         raise InputError(f"{images}: expected images, (N, H, W) uint8, got {x.shape} {x.dtype}")
@@ -80,9 +65,7 @@ def read_idx_pictures(
 
 
 def _idx_header(data: bytes, path: base.PathLike) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    if len(data) < 4:
-        raise InputError(f"{path} is truncated at offset {len(data)}: an idx file begins with 4")
-    zeros, code, rank = struct.unpack_from(">HBB", data)
+    zeros, code, rank = struct.unpack(">HBB", data[:4].ljust(4, b"\xff"))
     if zeros != 0 or code not in _IDX_TYPES or not 1 <= rank <= _MAX_DIMENSIONS:
         raise InputError(
             f"{path} is not an idx file: it begins with {data[:4].hex(' ')}, expected 00 00, a "
@@ -90,10 +73,7 @@ def _idx_header(data: bytes, path: base.PathLike) -> tuple[np.dtype[Any], tuple[
             f"{_MAX_DIMENSIONS} dimensions"
         )
     if len(data) < 4 + 4 * rank:
-        raise InputError(
-            f"{path} is truncated at offset {len(data)}: a header of {rank} dimensions has "
-            f"{4 + 4 * rank} bytes"
-        )
+        raise InputError(f"{path} is truncated: its header of {4 + 4 * rank} bytes is not whole")
     return np.dtype(_IDX_TYPES[code]), struct.unpack_from(f">{rank}I", data, 4)
 
 
@@ -102,10 +82,8 @@ def _gunzip(raw: bytes, limit: int, path: base.PathLike) -> bytes:
     try:
         with gzip.open(io.BytesIO(raw)) as stream:
             return stream.read(limit)
-    except EOFError as error:
-        raise InputError(f"{path} is a truncated gzip file: {error}") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} is a corrupt gzip file: {error}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} is a truncated or corrupt gzip file: {error}") from error
 
 
 # CIFAR's binary files: records of label bytes (CIFAR-100: coarse, then fine) and 3,072 bytes of
@@ -116,44 +94,34 @@ _MAX_CIFAR: Final = 512 * 2**20  # the largest published file has 155 MB
 
 def read_cifar10(*paths: base.PathLike) -> base.Pictures:
     """Read `.bin` files of CIFAR-10, one after the other: records of 3,073 bytes."""
-    images, labels = _read_records(paths, (10,))
-    return base.Pictures(images, labels[0])
+    return _read_records(paths, (10,))
 
 
 def read_cifar100(*paths: base.PathLike) -> base.Pictures:
-    """Read `.bin` files of CIFAR-100: records of 3,074 bytes; `labels` are the fine ones."""
-    images, labels = _read_records(paths, (20, 100))
-    return base.Pictures(images, labels[1], coarse=labels[0])
+    """Read `.bin` files of CIFAR-100: records of 3,074 bytes; labels are the fine ones."""
+    return _read_records(paths, (20, 100))
 
 
-def _read_records(
-    paths: tuple[base.PathLike, ...], classes: tuple[int, ...]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images (N, 3, 32, 32), and labels: a row for each label byte."""
+def _read_records(paths: tuple[base.PathLike, ...], classes: tuple[int, ...]) -> base.Pictures:
+    """Images and the last label of each record; `classes` has a number for each label byte."""
     parts = []
-    record = len(classes) + _PIXELS
+    size = len(classes) + _PIXELS
     for path in paths:
         data = np.frombuffer(base.read_bytes(path, _MAX_CIFAR), np.uint8)
-        count, remainder = divmod(len(data), record)
+        count, remainder = divmod(len(data), size)
         if remainder:
             raise InputError(
-                f"{path}: {len(data)} bytes are {count} records of {record} bytes and {remainder} "
-                f"bytes more, from offset {count * record}; the file is truncated, or of another "
+                f"{path}: {len(data)} bytes are {count} records of {size} bytes and {remainder} "
+                f"bytes more, from offset {count * size}; the file is truncated, or of another "
                 "CIFAR"
             )
-        records = data.reshape(count, record)
+        records = data.reshape(count, size)
         for column, num_classes in enumerate(classes):
-            bad = np.flatnonzero(records[:, column] >= num_classes)
-            if len(bad):
-                raise InputError(
-                    f"{path}: label {records[bad[0], column]} of record {bad[0]}, at offset "
-                    f"{bad[0] * record + column}, is not in 0..{num_classes - 1} ({len(bad)} of "
-                    f"{count} labels are not)"
-                )
+            base.checked_labels(records[:, column], str(path), high=num_classes - 1)
         parts.append(records)
-    whole = np.concatenate(parts)
-    images = whole[:, len(classes) :].reshape(-1, 3, 32, 32).copy()
-    return images, whole[:, : len(classes)].T.astype(np.int64)
+    records = np.concatenate(parts)
+    images = records[:, len(classes) :].reshape(-1, 3, 32, 32).copy()
+    return base.Pictures(images, records[:, len(classes) - 1].astype(np.int64))
 
 
 # MATLAB v5: 128 bytes of header, of which the last four are the version and the order of bytes (IM:
@@ -169,13 +137,7 @@ _BYTE_ORDERS: Final = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}  # at offset 124:
 _V73: Final = (b"\x00\x02IM", b"\x02\x00MI")
 _MATRIX, _COMPRESSED = 14, 15
 _MAT_TYPES: Final = {  # of numbers in a file
-    1: "i1",
-    2: "u1",
-    3: "i2",
-    4: "u2",
-    5: "i4",
-    6: "u4",
-    7: "f4",
+    **dict(enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "f4"), start=1)),
     9: "f8",
     12: "i8",
     13: "u8",
@@ -186,6 +148,11 @@ _COMPLEX: Final = 0x0800
 
 Element = tuple[int, bytes]
 """Type and data."""
+_EMPTY: Final[Element] = (0, b"")
+
+
+class _CorruptError(Exception):
+    """What is wrong with a MATLAB file, without its name."""
 
 
 def read_svhn(path: base.PathLike) -> base.Pictures:
@@ -213,20 +180,26 @@ def read_mat(path: base.PathLike, names: tuple[str, ...]) -> dict[str, npt.NDArr
     """Read the numeric arrays `names` of a MATLAB v5 file (`save -v6` or `-v7`)."""
     data = base.read_bytes(path)
     order = _byte_order(data, path)
-    variables: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     others = []
-    for kind, content in _elements(data[_MAT_HEADER:], order, path):
-        matrix = _unpacked(content, order, path) if kind == _COMPRESSED else (kind, content)
-        name, parts = _named_parts(matrix, order, path)
-        if name in names:
-            variables[name] = _numbers(name, parts, order, path)
-        else:
-            others.append(name[:40])
+    try:
+        for element in _elements(data[_MAT_HEADER:], order):
+            name, flags, shape, numbers = _matrix(element, order)
+            if name not in names:
+                others.append(name[:40])
+                continue
+            kind = flags & 0xFF
+            if kind not in _NUMERIC_CLASSES or flags & _COMPLEX:
+                got = "complex" if flags & _COMPLEX else _OTHER_CLASSES.get(kind, kind)
+                raise InputError(f"{path}: {name} must be an array of numbers, got {got}")
+            arrays[name] = _array(name, shape, numbers, order)
+    except _CorruptError as error:
+        raise InputError(f"{path} is truncated or corrupt: {error}") from error
     for name in names:
-        if name not in variables:
-            held = ", ".join(sorted([*variables, *others])[:20]) or "nothing"
+        if name not in arrays:
+            held = ", ".join(sorted([*arrays, *others])[:20]) or "nothing"
             raise InputError(f"{path} has no variable {name}; it holds: {held}")
-    return variables
+    return arrays
 
 
 def _byte_order(data: bytes, path: base.PathLike) -> str:
@@ -235,85 +208,68 @@ def _byte_order(data: bytes, path: base.PathLike) -> str:
             f"{path} is a MATLAB 7.3 file (HDF5), which is not read; SVHN is published as "
             "version 5: save it again with save(..., '-v7')"
         )
-    if len(data) < _MAT_HEADER:
-        raise InputError(
-            f"{path} is truncated at offset {len(data)}: a MATLAB header has {_MAT_HEADER} bytes"
-        )
     if data[124:128] not in _BYTE_ORDERS:
         raise InputError(
-            f"{path} is not a MATLAB version 5 file: offset 124 holds {data[124:128].hex(' ')}, "
-            "expected 00 01 49 4d"
+            f"{path} is not a MATLAB version 5 file: offset 124 of {len(data)} bytes holds "
+            f"'{data[124:128].hex(' ')}', expected 00 01 49 4d"
         )
     return _BYTE_ORDERS[data[124:128]]
 
 
-def _corrupt(path: base.PathLike, problem: str) -> InputError:
-    return InputError(f"{path} is truncated or corrupt: {problem}")
-
-
-def _elements(data: bytes, order: str, path: base.PathLike) -> Iterator[Element]:
+def _elements(data: bytes, order: str) -> Iterator[Element]:
     at = 0
     while at < len(data):
         if at + 8 > len(data):
-            raise _corrupt(path, f"{len(data) - at} bytes are no element")
+            raise _CorruptError(f"{len(data) - at} bytes are no element")
         kind, size = struct.unpack_from(f"{order}II", data, at)
         start = at + 8
         if kind >> 16:  # a small one
             kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
             if size > 4:
-                raise _corrupt(path, f"a small element of {size} bytes")
+                raise _CorruptError(f"a small element of {size} bytes")
         if start + size > len(data):
-            raise _corrupt(path, f"an element of {size:,} bytes, with {len(data) - start:,} left")
+            raise _CorruptError(f"an element of {size:,} bytes, with {len(data) - start:,} left")
         yield kind, data[start : start + size]
         padding = 0 if kind == _COMPRESSED else -(start + size) % 8
         at = start + size + padding
 
 
-def _unpacked(content: bytes, order: str, path: base.PathLike) -> Element:
+def _unpacked(content: bytes, order: str) -> Element:
     """The matrix in a packed element."""
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(content, base.MAX_BYTES)
     except zlib.error as error:
-        raise _corrupt(path, str(error)) from error
+        raise _CorruptError(str(error)) from error
     if not stream.eof:  # then its checksum was compared
-        raise _corrupt(path, f"a packed element ends too early, after {len(data):,} bytes")
-    return next(_elements(data, order, path), (0, b""))
+        raise _CorruptError(f"a packed element ends too early, after {len(data):,} bytes")
+    return next(_elements(data, order), _EMPTY)
 
 
-def _named_parts(
-    matrix: Element, order: str, path: base.PathLike
-) -> tuple[str, tuple[int, tuple[int, ...], Iterator[Element]]]:
-    """Name, and: flags, shape and the elements that are left, of which the first are numbers."""
-    kind, content = matrix
+def _matrix(element: Element, order: str) -> tuple[str, int, tuple[int, ...], Iterator[Element]]:
+    """Name, flags, shape and the elements that are left, of which the first are the numbers."""
+    kind, content = element
+    if kind == _COMPRESSED:
+        kind, content = _unpacked(content, order)
     if kind != _MATRIX:
-        raise _corrupt(path, f"an element of type {kind}, expected a matrix")
-    parts = _elements(content, order, path)
-    empty = (0, b"")
-    (_, flags), (_, sizes), (_, name) = (next(parts, empty) for _ in range(3))
+        raise _CorruptError(f"an element of type {kind}, expected a matrix")
+    parts = _elements(content, order)
+    (_, flags), (_, sizes), (_, name) = (next(parts, _EMPTY) for _ in range(3))
     count = len(sizes) // 4
     if len(flags) != 8 or len(sizes) % 4 or not 2 <= count <= _MAX_DIMENSIONS:
-        raise _corrupt(path, "a matrix without flags or sizes")
+        raise _CorruptError("a matrix without flags or sizes")
     shape = struct.unpack(f"{order}{count}i", sizes)
-    return name.decode("latin-1"), (struct.unpack(f"{order}II", flags)[0], shape, parts)
+    return name.decode("latin-1"), struct.unpack(f"{order}II", flags)[0], shape, parts
 
 
-def _numbers(
-    name: str,
-    matrix: tuple[int, tuple[int, ...], Iterator[Element]],
-    order: str,
-    path: base.PathLike,
+def _array(
+    name: str, shape: tuple[int, ...], parts: Iterator[Element], order: str
 ) -> npt.NDArray[Any]:
-    flags, shape, parts = matrix
-    matlab_class = flags & 0xFF
-    if matlab_class not in _NUMERIC_CLASSES or flags & _COMPLEX:
-        got = "complex" if flags & _COMPLEX else _OTHER_CLASSES.get(matlab_class, matlab_class)
-        raise InputError(f"{path}: {name} must be an array of numbers, got {got}")
-    kind, content = next(parts, (0, b""))
+    kind, content = next(parts, _EMPTY)
     if kind not in _MAT_TYPES:
-        raise _corrupt(path, f"{name} has numbers of type {kind}")
+        raise _CorruptError(f"{name} has numbers of type {kind}")
     dtype = np.dtype(order + _MAT_TYPES[kind])
     if min(shape) < 0 or len(content) != math.prod(shape) * dtype.itemsize:
-        raise _corrupt(path, f"{name} of shape {shape} with {len(content)} bytes")
+        raise _CorruptError(f"{name} of shape {shape} with {len(content)} bytes")
     values = np.frombuffer(content, dtype)
     return values.reshape(shape, order="F").astype(dtype.newbyteorder("="), copy=False)

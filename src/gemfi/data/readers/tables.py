@@ -15,6 +15,7 @@ import io
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice, pairwise
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemfi._files import require_module
-from gemfi.data.columns import Cells, Columns, is_missing, to_number
+from gemfi.data.columns import Cells, Columns, to_number, to_numbers, to_text
 from gemfi.data.readers import base
 from gemfi.errors import InputError
 
@@ -40,17 +41,12 @@ _FEW: Final = 0.1  # a smaller share of text among numbers is a mistake, and no 
 class Table:
     """Columns and labels of rows.
 
-    Attributes:
-        columns: name -> cells: float64, NaN for a missing one, or text, None for a missing one. A
-            column that the header does not name is `Unnamed: 0`, as pandas has it.
-        labels: (N,) int64, or None.
-        class_names: C names in the order of the labels, or None.
-        label_name: of the column of the labels, or None.
+    A column that the header does not name is `Unnamed: 0`, as pandas has it.
     """
 
     columns: Mapping[str, Cells]
     labels: npt.NDArray[np.int64] | None = None
-    class_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None  # in the order of the labels
     label_name: str | None = None
 
     def __len__(self) -> int:
@@ -84,26 +80,22 @@ def read_csv(
 
     Args:
         path: the file.
-        label: column of the labels, by name or by index from 0 (-1 is the last); None if there are
-            no labels.
-        class_names: the classes in order, such as those of the training table, so that a table
-            which lacks one keeps the same labels; None takes what is found.
+        label: column of the labels, by name or by index (-1 is the last); None for no labels.
+        class_names: the classes in order, so that a table which lacks one keeps the same labels as
+            the training table; None takes what is found.
         delimiter: between cells.
     """
     if len(delimiter) != 1:
         raise InputError(f"delimiter must be one character, got {delimiter!r}")
-    try:
-        text = base.read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: offset {error.start} is not UTF-8; save it as UTF-8") from error
+    text = base.read_text(path, "utf-8-sig")
     rows = _rows(io.StringIO(text, newline=""), path, delimiter)
     _, header = next(rows, (0, None))
     if header is None:
         raise InputError(f"{path} has no rows")
     names = _column_names(header)
-    chosen = _label_column(names, label, path)
-    kept = [index for index in range(len(names)) if index != chosen]
-    _require_names([header[index] for index in kept], path)
+    label_at = _label_column(names, label, path)
+    inputs = [index for index in range(len(names)) if index != label_at]
+    _require_names([header[index] for index in inputs], path)
     labels: list[str] = []
     lines: list[int] = []
     numbers = array("d")
@@ -113,21 +105,21 @@ def read_csv(
                 f"{path}, line {line}: {len(row)} cells, but the header has {len(names)}"
             )
         lines.append(line)
-        if chosen is not None:
-            labels.append(row[chosen])
-        numbers.extend([to_number(row[index]) for index in kept])
+        if label_at is not None:
+            labels.append(row[label_at])
+        numbers.extend([to_number(row[index]) for index in inputs])
     if not lines:
         raise InputError(f"{path} has a header, but no rows")
-    values = np.array(numbers, np.float64).reshape(len(lines), len(kept))
-    columns: dict[str, Cells] = {names[index]: values[:, i] for i, index in enumerate(kept)}
-    words = [kept[place] for place in np.flatnonzero(np.isinf(values).any(axis=0))]
-    if words:  # only these are kept as text, which takes ten times the memory
+    values = np.array(numbers, np.float64).reshape(len(lines), len(inputs))
+    columns: dict[str, Cells] = {names[index]: values[:, i] for i, index in enumerate(inputs)}
+    texts = [inputs[place] for place in np.flatnonzero(np.isinf(values).any(axis=0))]
+    if texts:  # only these are kept as text, which takes ten times the memory
         again = islice(_rows(io.StringIO(text, newline=""), path, delimiter), 1, None)
-        cells = [[row[index] for index in words] for _, row in again]
-        for index, column in zip(words, zip(*cells, strict=True), strict=True):
+        cells = [[row[index] for index in texts] for _, row in again]
+        for index, column in zip(texts, zip(*cells, strict=True), strict=True):
             columns[names[index]] = _words(column, columns[names[index]], names[index], lines, path)
     places = [f"line {line}" for line in lines]
-    return _table(columns, names, chosen, labels, places, class_names, path)
+    return _table(columns, names, label_at, labels, places, class_names, path)
 
 
 def read_parquet(
@@ -137,54 +129,45 @@ def read_parquet(
     class_names: Sequence[str] | None = None,
 ) -> Table:
     """Read a parquet file; arguments as in `read_csv`. Needs pyarrow 14.0.1 or later."""
-    pyarrow, parquet = parquet_modules()
-    try:
-        with parquet.ParquetFile(path) as file:
-            cells = file.metadata.num_rows * file.metadata.num_columns
-            table = file.read() if 8 * cells <= base.MAX_BYTES else None
-        if table is not None:
-            table.validate(full=True)  # text that is not UTF-8, indices out of range
-            names = _column_names(table.column_names)
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise InputError(f"cannot read {path} as parquet: {error}") from error
-    if table is None:
-        raise InputError(f"{path} claims {cells:,} cells, more than such a file may have")
+    with _opened_parquet(path) as (pyarrow, file):
+        cells = file.metadata.num_rows * file.metadata.num_columns
+        if 8 * cells > base.MAX_BYTES:
+            raise InputError(f"{path} claims {cells:,} cells, more than such a file may have")
+        table = file.read()
+        table.validate(full=True)  # text that is not UTF-8, indices out of range
+        names = _column_names(table.column_names)
     if not table.num_rows or not table.num_columns:
         raise InputError(f"{path} has no rows")
-    chosen = _label_column(names, label, path)
+    label_at = _label_column(names, label, path)
     columns = {
         name: _parquet_cells(pyarrow, table.column(index), name, path)
         for index, name in enumerate(names)
-        if index != chosen
+        if index != label_at
     }
     for name, column in columns.items():
-        if column.dtype != object and np.isinf(column).any():
-            row = int(np.isinf(column).argmax())
-            raise InputError(
-                f"{path}, row {row}, column {name!r}: {column[row]} is not a finite number"
-            )
-    values = [] if chosen is None else table.column(chosen).to_pylist()
+        errors = {} if column.dtype == object else to_numbers(column)[1]
+        if errors:
+            row, why = next(iter(errors.items()))
+            raise InputError(f"{path}, row {row}, column {name!r}: {why}")
+    values = [] if label_at is None else table.column(label_at).to_pylist()
     labels = ["" if value is None else str(value).strip() for value in values]
     places = [f"row {row}" for row in range(len(labels))]
-    return _table(columns, names, chosen, labels, places, class_names, path)
+    return _table(columns, names, label_at, labels, places, class_names, path)
 
 
 def stream_csv(path: Path, columns: Columns | None, count: int) -> Iterator[base.Piece]:
-    """The rows of a table in pieces, as the numbers that a model takes.
+    """The rows of a table (UTF-8, with a row of names) in pieces, as the numbers of a model.
 
-    Args:
-        path: UTF-8, with a row of names.
-        columns: that the model takes; None for a table of `count` numbers, in their order.
-        count: how many numbers an input has.
+    `columns` are those that the model takes; None for a table of `count` numbers, in their order.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = _rows(file, path)
             header = _column_names(next(rows, (0, []))[1])
-            chosen = _chosen_columns(header, columns, count, path)
+            columns = _chosen_columns(header, columns, count, path)
             size = max(1, min(base.ROWS, NUMBERS // len(header)))
             while lines := list(islice(rows, size)):
-                yield _csv_piece(path, lines, header, chosen)
+                yield _csv_piece(path, lines, header, columns)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -193,21 +176,17 @@ def stream_csv(path: Path, columns: Columns | None, count: int) -> Iterator[base
 
 def stream_parquet(path: Path, columns: Columns | None, count: int) -> Iterator[base.Piece]:
     """The rows of a parquet file; arguments as in `stream_csv`."""
-    pyarrow, parquet = parquet_modules()
     start = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            chosen = _chosen_columns(list(file.schema_arrow.names), columns, count, path)
-            for batch in file.iter_batches(base.ROWS, columns=list(chosen.names)):
-                cells = {
-                    name: _parquet_cells(pyarrow, batch.column(name), name, path)
-                    for name in chosen.names
-                }
-                x, errors = chosen.encode(cells)
-                yield base.Piece([f"{path}[{start + row}]" for row in range(len(x))], x, errors)
-                start += len(x)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"cannot read {path} as parquet: {error}") from error
+    with _opened_parquet(path) as (pyarrow, file):
+        columns = _chosen_columns(list(file.schema_arrow.names), columns, count, path)
+        for batch in file.iter_batches(base.ROWS, columns=list(columns.names)):
+            cells = {
+                name: _parquet_cells(pyarrow, batch.column(name), name, path)
+                for name in columns.names
+            }
+            x, errors = columns.encode(cells)
+            yield base.Piece([f"{path}[{start + row}]" for row in range(len(x))], x, errors)
+            start += len(x)
 
 
 def parquet_modules() -> tuple[Any, Any]:
@@ -220,6 +199,19 @@ def parquet_modules() -> tuple[Any, Any]:
             f"pyarrow {pyarrow.__version__} can be made to unpickle: pip install -U pyarrow"
         )
     return pyarrow, parquet
+
+
+@contextmanager
+def _opened_parquet(path: base.PathLike) -> Iterator[tuple[Any, Any]]:
+    """The module pyarrow, and an open file; what pyarrow raises is an `InputError`."""
+    pyarrow, parquet = parquet_modules()
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield pyarrow, file
+    except InputError:
+        raise
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise InputError(f"cannot read {path} as parquet: {error}") from error
 
 
 def _rows(
@@ -248,14 +240,12 @@ def _label_column(names: Sequence[str], label: str | int | None, path: base.Path
     if isinstance(label, str):
         if label not in names:
             raise InputError(f"{path} has no column {label!r}; it has: {', '.join(names)}")
-        chosen = names.index(label)
-    elif -len(names) <= label < len(names):
-        chosen = label % len(names)
-    else:
+        label = names.index(label)
+    if not -len(names) <= label < len(names):
         raise InputError(f"{path} has {len(names)} columns, so there is no column {label}")
     if len(names) == 1:
         raise InputError(f"{path} has no column but the label {names[0]!r}")
-    return chosen
+    return label % len(names)
 
 
 def _require_names(names: Sequence[str], path: base.PathLike) -> None:
@@ -295,7 +285,7 @@ def _words(
                 f"{path}, line {lines[row]}, column {name!r}: {cells[row][:40]!r} is not a finite "
                 "number, as the others of this column are; mend it, or leave the cell empty"
             )
-    return np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
+    return np.array([to_text(cell) for cell in cells], dtype=object)
 
 
 def _parquet_cells(pyarrow: Any, column: Any, name: str, path: base.PathLike) -> Cells:
@@ -303,12 +293,11 @@ def _parquet_cells(pyarrow: Any, column: Any, name: str, path: base.PathLike) ->
     kinds, kind = pyarrow.types, column.type
     if kinds.is_dictionary(kind):
         kind = kind.value_type
-    if any(is_one(kind) for is_one in (kinds.is_integer, kinds.is_floating, kinds.is_boolean)):
+    if kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind):
         return np.array([math.nan if v is None else v for v in column.to_pylist()], np.float64)
-    if not any(is_one(kind) for is_one in (kinds.is_string, kinds.is_large_string, kinds.is_null)):
+    if not (kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind)):
         raise InputError(f"{path}, column {name!r}: {column.type} is neither numbers nor text")
-    cells = [None if v is None or is_missing(v.strip()) else v.strip() for v in column.to_pylist()]
-    return np.array(cells, dtype=object)
+    return np.array([to_text(cell) for cell in column.to_pylist()], dtype=object)
 
 
 def _table(
@@ -320,17 +309,7 @@ def _table(
     class_names: Sequence[str] | None,
     path: base.PathLike,
 ) -> Table:
-    """A table with its labels.
-
-    Args:
-        columns: name -> cells, without the label.
-        names: of all columns.
-        label: the column of the labels, if there is one.
-        texts: of the labels.
-        places: of the rows, for messages, such as `line 7`.
-        class_names: the classes in order, where they are known.
-        path: for messages.
-    """
+    """A table with its labels; `places` are the rows in messages, such as `line 7`."""
     if label is None:
         return Table(columns)
     if class_names is None:
@@ -355,9 +334,7 @@ def _require_one_spelling(texts: Sequence[str], places: Sequence[str], path: bas
     """Raise if one number is written in two ways, as 1 and 1.0, which would be two classes."""
     first = dict(zip(reversed(texts), reversed(places), strict=True))  # label -> where it comes
     spelled: dict[Decimal, str] = {}
-    for text in dict.fromkeys(texts):
-        if not _is_finite(text):
-            continue
+    for text in filter(_is_finite, dict.fromkeys(texts)):
         try:
             number = Decimal(text)  # exact, where a float would join large numbers
         except InvalidOperation:
@@ -387,15 +364,14 @@ def _chosen_columns(header: list[str], columns: Columns | None, count: int, path
                 "names before them"
             )
         return Columns.of_numbers(header)
-    lacking = [name for name in columns.names if name not in header]
-    if lacking:
-        raise InputError(
-            f"{path} has no column {lacking[0]!r}, on which the model was trained; it has: "
-            f"{', '.join(header[:12])}{', …' if len(header) > 12 else ''}"
-        )
-    twice = [name for name in columns.names if header.count(name) > 1]
-    if twice:
-        raise InputError(f"{path} has two columns {twice[0]!r}; which one is meant?")
+    for name in columns.names:
+        if name not in header:
+            raise InputError(
+                f"{path} has no column {name!r}, on which the model was trained; it has: "
+                f"{', '.join(header[:12])}{', …' if len(header) > 12 else ''}"
+            )
+        if header.count(name) > 1:
+            raise InputError(f"{path} has two columns {name!r}; which one is meant?")
     return columns
 
 
@@ -403,15 +379,15 @@ def _csv_piece(
     path: Path, lines: list[tuple[int, list[str]]], header: Sequence[str], columns: Columns
 ) -> base.Piece:
     width = len(header)
-    short = {
+    errors = {
         row: f"line {line}: {len(cells)} cells, but the header has {width}"
         for row, (line, cells) in enumerate(lines)
         if len(cells) != width
     }
-    good = [row for row in range(len(lines)) if row not in short]
+    good = [row for row in range(len(lines)) if row not in errors]
     x = np.zeros((len(lines), len(columns.outputs)))
     places = {name: header.index(name) for name in columns.names}
     cells = {name: [lines[row][1][at] for row in good] for name, at in places.items()}
     x[good], wrong = columns.encode(cells)
-    errors = {good[row]: f"line {lines[good[row]][0]}, {why}" for row, why in wrong.items()}
-    return base.Piece([f"{path}:{line}" for line, _ in lines], x, short | errors)
+    errors |= {good[row]: f"line {lines[good[row]][0]}, {why}" for row, why in wrong.items()}
+    return base.Piece([f"{path}:{line}" for line, _ in lines], x, errors)

@@ -1,7 +1,7 @@
 """The registry: the data sets of the paper, with their files, roles and sources.
 
-To add a set, write its `DataSet` in `sets.py`; to train on it, say in `OOD_SETS` which OOD sets it
-is judged against.
+To add a set, write its table in `sets.toml`; to train on it, say in `OOD_SETS` which OOD sets it is
+judged against.
 """
 
 from __future__ import annotations

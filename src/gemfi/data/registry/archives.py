@@ -15,12 +15,13 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from gemfi._files import named, sync_folder, to_json, write_atomically
+from gemfi.data.registry.entries import is_below
 from gemfi.errors import InputError
 
 MAX_BYTES: Final = 8 * 2**30
@@ -53,11 +54,9 @@ def unpack(archive: Path, root: Path, members: tuple[str, ...]) -> None:
     """Unpack members of a tar or zip archive, whose checksum its caller has compared.
 
     Everything is unpacked into a hidden folder in `root` first. Only when all members are there
-    does each move to its place, in one step. Of a member that is at its place already, the files
-    that are there must equal those of the archive, and stay; the missing ones are added.
-
-    Two processes must not unpack the same archive into the same folder at once; `fetch_file`
-    takes care of that.
+    does each move to its place, in one step. Of a member that is there already, the files must
+    equal those of the archive, and stay; missing ones are added. Two processes must not unpack the
+    same archive into the same folder at once: `fetch_file` takes care of that.
 
     Args:
         archive: the file; it is not deleted.
@@ -72,16 +71,13 @@ def unpack(archive: Path, root: Path, members: tuple[str, ...]) -> None:
     try:
         with named(temporary):
             _extract(archive, temporary, members)
-        files = {
-            path.relative_to(temporary).as_posix(): _mark(path)
-            for path in sorted(temporary.rglob("*"))
-            if path.is_file()
-        }
+        paths = sorted(path for path in temporary.rglob("*") if path.is_file())
+        files = {path.relative_to(temporary).as_posix(): _mark(path) for path in paths}
         for member in members:
-            if not any(_is_below(name, (member,)) for name in files):
+            if not any(is_below(name, (member,)) for name in files):
                 raise InputError(f"{archive} lacks {member}, or anything in it")
         present = [member for member in members if (root / member).exists()]
-        inside = [name for name in files if _is_below(name, present)]
+        inside = [name for name in files if is_below(name, present)]
         absent = [name for name in inside if _may_be_added(root / name)]
         changed = problems(root, {name: files[name] for name in inside if name not in absent})
         if changed:
@@ -106,9 +102,7 @@ def unpack(archive: Path, root: Path, members: tuple[str, ...]) -> None:
 def read_manifest(root: Path, archive_name: str) -> Manifest | None:
     """What `unpack` wrote down of an archive; None if it did not unpack it into `root`.
 
-    Args:
-        root: the data folder.
-        archive_name: its path below the data folder, or its name if it lay elsewhere.
+    `archive_name` is its path below the data folder, or its name if it lay elsewhere.
     """
     path = root / ".gemfi" / f"{archive_name}.json"
     if not path.exists():
@@ -124,12 +118,6 @@ def read_manifest(root: Path, archive_name: str) -> Manifest | None:
             f"{path} is damaged ({type(error).__name__}: {error}): delete what was unpacked from "
             f"{archive_name}, and this file, and fetch it again"
         ) from error
-
-
-def _inside(name: str) -> str:
-    if name.startswith("/") or ".." in PurePosixPath(name).parts:
-        raise ValueError(f"{name!r} leads out of the data folder")
-    return name
 
 
 def problems(root: Path, files: Mapping[str, FileMark]) -> list[str]:
@@ -148,14 +136,8 @@ def problems(root: Path, files: Mapping[str, FileMark]) -> list[str]:
 
 def _write_manifest(archive: Path, root: Path, files: Manifest) -> None:
     name = archive.relative_to(root).as_posix() if archive.is_relative_to(root) else archive.name
-    text = to_json(
-        {
-            "archive": name,
-            **asdict(_mark(archive)),
-            "files": {file: asdict(mark) for file, mark in files.items()},
-        },
-        indent=2,
-    )
+    marks = {file: asdict(mark) for file, mark in files.items()}
+    text = to_json({"archive": name, **asdict(_mark(archive)), "files": marks}, indent=2)
     write_atomically(root / ".gemfi" / f"{name}.json", f"{text}\n".encode())
 
 
@@ -171,8 +153,10 @@ def _may_be_added(path: Path) -> bool:
     return not (path.exists() or path.is_symlink()) and above.is_dir()
 
 
-def _is_below(name: str, members: Iterable[str]) -> bool:
-    return any(name == member or name.startswith(f"{member}/") for member in members)
+def _inside(name: str) -> str:
+    if name.startswith("/") or ".." in PurePosixPath(name).parts:
+        raise ValueError(f"{name!r} could lead out of the data folder")
+    return name
 
 
 def _extract(archive: Path, folder: Path, members: tuple[str, ...]) -> None:
@@ -214,12 +198,10 @@ def _extract(archive: Path, folder: Path, members: tuple[str, ...]) -> None:
 
 
 def _is_wanted(archive: Path, name: str, members: tuple[str, ...]) -> bool:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise InputError(
-            f"{archive} is not safe to unpack: {name!r} could lead out of the data folder"
-        )
-    return _is_below(path.as_posix(), members)
+    try:
+        return is_below(PurePosixPath(_inside(name)).as_posix(), members)
+    except ValueError as error:
+        raise InputError(f"{archive} is not safe to unpack: {error}") from error
 
 
 def _check_size(archive: Path, total: int) -> None:

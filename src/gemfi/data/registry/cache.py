@@ -2,9 +2,9 @@
 
 There is one safetensors file a form, below `.gemfi/decoded` in the data folder. Its name holds a
 digest of what was decoded (paths, sizes, times of change) and how, so that a replaced file is read
-anew. Its header holds a digest of the pixels, so that a damaged file is never taken for good.
-Several processes may decode the same file at once: each writes a file of its own, and moves it to
-its place when it is whole.
+anew. Its header holds a digest of the pixels, so that a damaged file is found. Several processes
+may decode the same file at once: each writes a file of its own, and moves it to its place when it
+is whole.
 """
 
 from __future__ import annotations
@@ -37,14 +37,10 @@ FOLDER: Final = Path(".gemfi") / "decoded"
 
 
 def read_cached(form: Form, name: str, root: Path) -> Pictures:
-    """The pictures of a form: from the cache, or decoded and put there.
+    """The pictures of a form that is here: from the cache, or decoded and put there.
 
-    A data folder that may not be written to is read without a cache.
-
-    Args:
-        form: what is wanted; it must be here.
-        name: for the name of the cache file, such as `tiny-imagenet-val`.
-        root: the data folder.
+    A data folder that may not be written to is read without a cache. The cache file is called
+    `name` and its key.
     """
     file = root / FOLDER / f"{name}-{_key(form, root)}.safetensors"
     stored = _load(file)
@@ -72,7 +68,7 @@ def _key(form: Form, root: Path) -> str:
 
 
 def _store(file: Path, pictures: Pictures) -> None:
-    given = {"images": pictures.images, "labels": pictures.labels, "coarse": pictures.coarse}
+    given = {"images": pictures.images, "labels": pictures.labels}
     arrays = {key: np.ascontiguousarray(a) for key, a in given.items() if a is not None}
     header = {}
     if pictures.class_names is not None:
@@ -105,9 +101,5 @@ def _load(file: Path) -> Pictures | None:
     names = header.get("class_names")
     if "images" not in arrays or header.get("digest") != _digest(arrays, names):
         raise InputError(f"the cache {file} is damaged: it is not what was stored; delete it")
-    return Pictures(
-        arrays["images"],
-        arrays.get("labels"),
-        None if names is None else tuple(names.split("\n")),
-        arrays.get("coarse"),
-    )
+    class_names = None if names is None else tuple(names.split("\n"))
+    return Pictures(arrays["images"], arrays.get("labels"), class_names)

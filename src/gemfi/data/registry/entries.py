@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,28 +12,18 @@ from gemfi.data.readers import Pictures
 from gemfi.data.splits import Role
 from gemfi.errors import InputError
 
-_DIGITS: Final = {"md5": 32, "sha1": 40, "sha256": 64}
-_CHECKSUM: Final = re.compile(r"(md5|sha1|sha256):([0-9a-f]+)")
+_CHECKSUM: Final = re.compile(r"(md5):([0-9a-f]{32})|(sha1):([0-9a-f]{40})|(sha256):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file as its publisher offers it.
+    """A file as its publisher offers it."""
 
-    Attributes:
-        path: where it goes, below the data folder, such as `mnist/train-labels-idx1-ubyte.gz`.
-        url: the canonical address.
-        checksum: `md5:...`, `sha1:...` or `sha256:...` as published.
-        size: bytes, as published.
-        unpacks: of an archive, the members that are kept, files or folders, in the data folder
-            itself; the archive is deleted afterwards. Empty for a file that is used as it is.
-    """
-
-    path: str
+    path: str  # below the data folder, such as `mnist/train-labels-idx1-ubyte.gz`
     url: str
-    checksum: str
-    size: int
-    unpacks: tuple[str, ...] = ()
+    checksum: str  # `md5:...`, `sha1:...` or `sha256:...` as published
+    size: int  # bytes, as published
+    unpacks: tuple[str, ...] = ()  # of an archive, the files and folders to unpack
 
     def __post_init__(self) -> None:
         split_checksum(self.checksum)
@@ -42,38 +32,31 @@ class RemoteFile:
 def split_checksum(checksum: str) -> tuple[str, str]:
     """`"md5:ab..."` as its kind and its digits."""
     match = _CHECKSUM.fullmatch(checksum)
-    if match is None or len(match[2]) != _DIGITS[match[1]]:
+    if match is None:
         raise InputError(
             f"a checksum is md5:, sha1: or sha256: and its digits in lower case, got {checksum!r}"
         )
-    return match[1], match[2]
+    kind, digits = filter(None, match.groups())
+    return kind, digits
+
+
+def is_below(name: str, members: Iterable[str]) -> bool:
+    """Whether a path is one of `members`, or in a folder that is one."""
+    return any(name == member or name.startswith(f"{member}/") for member in members)
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way in which a part of a set may lie in the data folder.
+    """One way in which a part of a set may lie in the data folder."""
 
-    Attributes:
-        label: for names and tables: `test`, or `test, first 5,000`.
-        files: below the data folder; the form is there when all of them are.
-        read: from the paths of `files` to the pictures.
-        contents: file -> published checksum of its contents (of a .gz: unpacked).
-        slow: whether decoding takes long enough to keep the result in the cache.
-        made: whether the pictures are our own corruptions, and not published ones.
-        provenance: where the files come from, if not from the publisher; stands below every table
-            and figure with numbers of them.
-        version: of `read`; raise it when it gives other pixels for the same files, so that the
-            cache is not taken for them.
-    """
-
-    label: str
-    files: tuple[str, ...]
-    read: Callable[..., Pictures]
-    contents: Mapping[str, str] = field(default_factory=dict)
-    slow: bool = False
-    made: bool = False
-    provenance: str = ""
-    version: int = 0
+    label: str  # for names and tables: `test`, or `test, first 5,000`
+    files: tuple[str, ...]  # below the data folder; the form is there when all of them are
+    read: Callable[..., Pictures]  # from the paths of `files`
+    contents: Mapping[str, str] = field(default_factory=dict)  # file -> checksum of what is in it
+    slow: bool = False  # to decode, so that the result is kept in the cache
+    made: bool = False  # our own corruptions, not published ones
+    provenance: str = ""  # if not from the publisher; shown below every table and figure
+    version: int = 0  # of `read`; raise it when the same files give other pixels
 
     def paths(self, root: Path) -> list[Path]:
         """Where the files would be below `root`."""
@@ -86,61 +69,34 @@ class Form:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a set as its publisher cut it.
+    """A part of a set as its publisher cut it."""
 
-    Attributes:
-        count: samples of the whole part, as published.
-        roles: what it may be used for; the first is the default.
-        forms: how it may lie on disk; the first that is there is read.
-    """
-
-    count: int
-    roles: tuple[Role, ...]
-    forms: tuple[Form, ...]
+    count: int  # samples of the whole part, as published
+    roles: tuple[Role, ...]  # what it may be used for; the first is the default
+    forms: tuple[Form, ...]  # how it may lie on disk; the first that is there is read
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """An entry of the registry.
-
-    Attributes:
-        name: in the registry and on the command line.
-        title: for tables and text.
-        summary: one line.
-        shape: channels, height and width.
-        num_classes: how many classes there are.
-        class_names: one a class; None where the files name them.
-        licence: as its publisher states it.
-        citation: authors, title, venue, year.
-        homepage: where it is described.
-        files: what `gemfi data fetch` downloads.
-        parts: name -> part; `train` and `test` where there are such.
-        mean: of each channel over the training images, in [0, 1]; None where nothing is trained
-            on the set.
-        std: likewise.
-        held_out: images carved out of train for validation, and as many again for calibration.
-        note: what a user should know.
-        variant: which classes it has, in brackets behind the title, where other sets share that.
-        overlaps: ID set -> what it shares with this one, so that this is no clean OOD set for it.
-    """
+    """An entry of the registry."""
 
     name: str
-    title: str
-    summary: str
-    shape: tuple[int, int, int]
+    title: str  # for tables and text
+    summary: str  # one line
+    shape: tuple[int, int, int]  # channels, height and width
     num_classes: int
-    class_names: tuple[str, ...] | None
-    licence: str
-    citation: str
+    class_names: tuple[str, ...] | None = None  # None where the files name them
+    licence: str  # as its publisher states it
+    citation: str  # authors, title, venue, year
     homepage: str
-    files: tuple[RemoteFile, ...]
-    parts: Mapping[str, Part]
-    mean: tuple[float, ...] | None = None
+    files: tuple[RemoteFile, ...]  # what `gemfi data fetch` downloads
+    parts: Mapping[str, Part]  # `train` and `test` where there are such
+    mean: tuple[float, ...] | None = None  # of each channel; None where nothing is trained on it
     std: tuple[float, ...] | None = None
-    held_out: int = 0
-    note: str = ""
-    variant: str = ""
-    overlaps: Mapping[str, str] = field(default_factory=dict)
+    held_out: int = 0  # images carved out of train for validation, and again for calibration
+    note: str = ""  # what a user should know
+    variant: str = ""  # which classes it has, where other sets share the title
+    overlaps: Mapping[str, str] = field(default_factory=dict)  # ID set -> what both contain
 
     @property
     def full_title(self) -> str:
@@ -151,8 +107,4 @@ class DataSet:
         """Files that reading takes from an archive; none for our own corruptions."""
         forms = (form for part in self.parts.values() for form in part.forms if not form.made)
         files = dict.fromkeys(file for form in forms for file in form.files)  # an ordered set
-        return tuple(
-            file
-            for file in files
-            if any(file == kept or file.startswith(f"{kept}/") for kept in remote.unpacks)
-        )
+        return tuple(file for file in files if is_below(file, remote.unpacks))

@@ -1,16 +1,16 @@
 """Downloads: resumed after a break, checked, and in place whole or not at all.
 
-pooch compares checksums and puts the file in its place. While it is fetched, `a/b.gz` is
-`a/b.gz.part`. An empty `a/.b.gz.lock` stays behind (see `gemfi._files`).
+While `a/b.gz` is fetched, it is `a/b.gz.part`. An empty `a/.b.gz.lock` stays behind (see
+`gemfi._files`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -37,11 +37,10 @@ def fetch_file(
     mirror: str | None = None,
     progress: bool | None = None,
 ) -> Path:
-    """Bring a file into the data folder, or find it there.
+    """Bring a file into the data folder, or find it there; returns where it is.
 
     A file that is there must be the published one; it is never overwritten. An archive is
-    unpacked and deleted, and what is missing of it is added. One that was placed by hand where its
-    download would be is checked and unpacked.
+    unpacked into the data folder and deleted; files that are missing of an unpacked one are added.
 
     Args:
         remote: the file.
@@ -49,13 +48,6 @@ def fetch_file(
         needs: of an archive, the files that must come out of it: `DataSet.needs`.
         mirror: a base URL; the file is sought at `<mirror>/<path of the file>`.
         progress: whether to show a bar; None: if standard error is a terminal.
-
-    Returns:
-        The file; of an archive, the data folder that holds its members.
-
-    Raises:
-        DownloadError: it cannot be had, or what came is not what was published.
-        InputError: the mirror is no address, or a file that is there already is another one.
     """
     target = root / remote.path
     url = remote.url if mirror is None else _mirrored(mirror, remote.path)
@@ -64,9 +56,7 @@ def fetch_file(
     def is_here() -> bool:
         if remote.unpacks:
             return is_unpacked(remote, root, needs)
-        if target.exists():
-            _require_published(remote, target)
-        return target.exists()
+        return target.exists() and _is_published(remote, target)
 
     def waiting() -> None:
         if progress is not False:
@@ -78,11 +68,8 @@ def fetch_file(
     with hold_lock(target.with_name(f".{target.name}.lock"), waiting):
         if is_here():  # it came in the meantime
             return place
-        if target.exists():
-            _require_published(remote, target)
-        else:
-            show = sys.stderr.isatty() if progress is None else progress
-            _download(remote, url, target, show)
+        if not (target.exists() and _is_published(remote, target)):  # an archive placed by hand
+            _Download(remote, url, target, progress).run()
         if remote.unpacks:
             unpack(target, root, remote.unpacks)
             target.unlink()
@@ -90,42 +77,35 @@ def fetch_file(
 
 
 def is_unpacked(remote: RemoteFile, root: Path, needs: tuple[str, ...] = ()) -> bool:
-    """Whether an archive was unpacked whole.
-
-    Its members must be there, the files that reading needs, and, where `.gemfi` tells what was
-    unpacked, all of that. Only `gemfi data verify` looks into the files.
-
-    Args:
-        remote: the archive.
-        root: the data folder.
-        needs: files that must come out of it: `DataSet.needs`.
-    """
+    """Whether the members of an archive are there, what reading needs, and all of its manifest."""
     unpacked = read_manifest(root, remote.path) or ()
     return all((root / name).exists() for name in (*remote.unpacks, *needs, *unpacked))
 
 
 def checksum_of(path: Path, kind: str) -> str:
-    """The checksum of a file, as a `RemoteFile` has it: `kind:digits`.
-
-    Example:
-        >>> checksum_of(Path("mnist/t10k-labels-idx1-ubyte.gz"), "md5")
-        'md5:ec29112dd5afa0611ce80d1b7f02629c'
-    """
+    """The checksum of a file, as a `RemoteFile` has it: `md5:ec29...`."""
     with path.open("rb") as file:
         return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
 
 
-def _require_published(remote: RemoteFile, target: Path) -> None:
+def _is_published(remote: RemoteFile, target: Path) -> bool:
+    """True, or an error: what is there is never overwritten."""
     if not target.is_file():
         raise InputError(f"{target} is not a file: move it away, and run again to download it")
-    size, checksum = target.stat().st_size, remote.checksum
-    differs = f"expected {remote.size:,} bytes, found {size:,}" if size != remote.size else None
-    if differs is None and (here := checksum_of(target, split_checksum(checksum)[0])) != checksum:
-        differs = f"expected {checksum}, found {here}"
-    if differs is not None:
+    differs = _difference(remote, target)
+    if differs:
         raise InputError(
             f"{target} is not the published file: {differs}; to replace it, delete it and run again"
         )
+    return True
+
+
+def _difference(remote: RemoteFile, path: Path) -> str | None:
+    """How a file differs from the published one, if it does."""
+    expected, found = f"{remote.size:,} bytes", f"{path.stat().st_size:,}"
+    if path.stat().st_size == remote.size:
+        expected, found = remote.checksum, checksum_of(path, split_checksum(remote.checksum)[0])
+    return None if found == expected else f"expected {expected}, found {found}"
 
 
 def _mirrored(mirror: str, path: str) -> str:
@@ -146,103 +126,92 @@ def _mirrored(mirror: str, path: str) -> str:
     return f"{mirror.rstrip('/')}/{quote(path)}"
 
 
-def _download(remote: RemoteFile, url: str, target: Path, show: bool) -> None:
-    """Download a file, check it, and put it in its place."""
-    pooch = require_module("pooch", "downloading data sets")
-    pooch.get_logger().setLevel(logging.WARNING)  # its notes repeat what we say
-    try:
-        pooch.retrieve(
-            url,
-            known_hash=remote.checksum,
-            fname=target.name,
-            path=target.parent,
-            downloader=_Downloader(remote, target, show=show),
-        )
-    except ValueError as error:  # the checksum is another one
-        raise DownloadError(
-            f"{remote.path} from {url} is not the published file: {' '.join(str(error).split())} "
-            f"What was downloaded is deleted: run again, or {_ELSEWHERE}"
-        ) from error
+@dataclass(frozen=True)
+class _Download:
+    """One file, fetched from where an earlier download broke off.
 
-
-class _Downloader:
-    """Downloads for pooch, and goes on where an earlier download broke off.
-
-    That the rest belongs to the same file as the first part, the checksum of the whole says.
-
-    Args:
-        remote: the file.
-        target: where it goes in the end; the part stands beside it.
-        show: whether to show a bar.
+    The checksum of the whole tells whether the rest belongs to the same file as the first part.
     """
 
-    def __init__(self, remote: RemoteFile, target: Path, *, show: bool) -> None:
-        self.remote, self.target, self.show = remote, target, show
-        self.part = target.with_name(f"{target.name}.part")
+    remote: RemoteFile
+    url: str
+    target: Path
+    progress: bool | None
 
-    def __call__(self, url: str, output_file: str, _pooch: Any) -> None:
-        """Called by pooch, which then compares the checksum and moves the file."""
+    @property
+    def part(self) -> Path:
+        return self.target.with_name(f"{self.target.name}.part")
+
+    @property
+    def received(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def run(self) -> None:
+        """Download the file, check it, and put it in its place."""
         requests = require_module("requests", "downloading data sets")
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - optional
 
         for pause in (*PAUSES, None):
             try:
-                self._attempt(requests, url)
+                self._attempt(requests)
                 break
             except (requests.ConnectionError, requests.Timeout, HTTPError) as error:
                 if pause is None:
-                    raise self._given_up(url, str(error)) from error
+                    raise self._given_up(str(error)) from error
                 time.sleep(pause)
             except requests.RequestException as error:
-                raise self._missing(url, str(error)) from error
+                raise self._missing(str(error)) from error
         with self.part.open("rb+") as file:
             os.fsync(file.fileno())
-        self.part.replace(output_file)
+        differs = _difference(self.remote, self.part)
+        if differs:
+            self.part.unlink()
+            raise self._other_file(f"{differs}. What was downloaded is deleted: run again, or")
+        self.part.replace(self.target)
 
-    def _attempt(self, requests: Any, url: str) -> None:
+    def _attempt(self, requests: Any) -> None:
         """Ask once: for the rest where there is a part, else, or if the server will not, for all.
 
         A part that is whole, or too long, is left to the checksum.
         """
-        start, size = self._size(), self.remote.size
+        start, size = self.received, self.remote.size
         if start >= size:
             return None
         # A server that compresses would send other bytes than the published ones.
         headers = {"User-Agent": f"gemfi/{__version__}", "Accept-Encoding": "identity"}
         if start:
             headers["Range"] = f"bytes={start}-"
-        proxies = {"http": "", "https": ""} if _is_local(url) else None
+        proxies = {"http": "", "https": ""} if _is_local(self.url) else None
         with requests.get(
-            url, headers=headers, stream=True, timeout=TIMEOUT, proxies=proxies
+            self.url, headers=headers, stream=True, timeout=TIMEOUT, proxies=proxies
         ) as answer:
             status = f"HTTP {answer.status_code} {answer.reason}"
             if answer.status_code >= 500:
                 raise requests.ConnectionError(status)
             if answer.status_code not in {200, 206}:
-                raise self._missing(url, status)
+                raise self._missing(status)
             begin = answer.headers.get("Content-Range", "").partition("-")[0]
             if answer.status_code == 206 and begin != f"bytes {start}":
                 self.part.unlink()  # it sends another piece than the one that was asked for
-                return self._attempt(requests, url)
-            self._receive(answer, start if answer.status_code == 206 else 0, url)
-        if self._size() < size:
+                return self._attempt(requests)
+            self._receive(answer, start if answer.status_code == 206 else 0)
+        if self.received < size:
             raise requests.ConnectionError("the connection was closed")
         return None
 
-    def _receive(self, answer: Any, start: int, url: str) -> None:
+    def _receive(self, answer: Any, start: int) -> None:
         """Write an answer to the part, from `start` on, and no more than the published size."""
         size, length = self.remote.size, answer.headers.get("Content-Length")
         if length is not None and start + int(length) != size:
             self.part.unlink(missing_ok=True)
-            raise DownloadError(
-                f"{self.remote.path} from {url} is not the published file: expected {size:,} "
-                f"bytes, the server has {start + int(length):,}; {_ELSEWHERE}"
+            raise self._other_file(
+                f"expected {size:,} bytes, the server has {start + int(length):,};"
             )
         bar = tqdm(
             desc=self.target.name,
             total=size,
             initial=start,
-            disable=not self.show,
+            disable=None if self.progress is None else not self.progress,
             unit="B",
             unit_scale=True,
             unit_divisor=1024,
@@ -255,21 +224,23 @@ class _Downloader:
                 if file.tell() > size:
                     break  # the checksum will refuse it; more of it would only fill the disk
 
-    def _size(self) -> int:
-        return self.part.stat().st_size if self.part.exists() else 0
-
-    def _missing(self, url: str, reason: str) -> DownloadError:
+    def _other_file(self, why: str) -> DownloadError:
         return DownloadError(
-            f"{self.remote.path} is missing: sought it at {url}: {' '.join(reason.split())}; "
+            f"{self.remote.path} from {self.url} is not the published file: {why} {_ELSEWHERE}"
+        )
+
+    def _missing(self, reason: str) -> DownloadError:
+        return DownloadError(
+            f"{self.remote.path} is missing: sought it at {self.url}: {' '.join(reason.split())}; "
             f"{_ELSEWHERE}, or place the file at {self.target}"
         )
 
-    def _given_up(self, url: str, reason: str) -> DownloadError:
+    def _given_up(self, reason: str) -> DownloadError:
         attempts = f"{len(PAUSES) + 1} attempts"
-        if not self._size():
-            return self._missing(url, f"{reason} ({attempts})")
+        if not self.received:
+            return self._missing(f"{reason} ({attempts})")
         return DownloadError(
-            f"{url} broke off at {self._size():,} of {self.remote.size:,} bytes "
+            f"{self.url} broke off at {self.received:,} of {self.remote.size:,} bytes "
             f"({' '.join(reason.split())}; {attempts}); the part is kept at {self.part}: run again "
             f"to resume, or {_ELSEWHERE}"
         )

@@ -62,9 +62,12 @@ def load_split(
                 f"{name}/{split} is carved out of train to be {split} data, not {wanted}"
             )
         return _carved(entry, Role(split), folder)
-    part = _part(entry, split)
-    if wanted is None:
-        wanted = part.roles[0]
+    if split not in entry.parts:
+        carved = ["validation", "calibration"] if entry.held_out else []
+        known = ", ".join([*entry.parts, *carved])
+        raise InputError(f"{entry.name} has no split {split!r}; it has: {known}")
+    part = entry.parts[split]
+    wanted = wanted or part.roles[0]
     if wanted not in part.roles:
         raise RoleError(_refusal(entry, split, part, wanted))
     if wanted is Role.TRAIN and entry.held_out:
@@ -84,14 +87,7 @@ def find_form(entry: DataSet, part: str, root: Path) -> Form | None:
 def read_part(
     entry: DataSet, part: str, root: Path, *, cached: bool = True
 ) -> tuple[Form, Pictures]:
-    """Read a part whole, and check it against the entry.
-
-    Args:
-        entry: the set.
-        part: its name.
-        root: the data folder.
-        cached: whether what is slow to read may come from the cache.
-    """
+    """Read a part whole, from the cache if it is slow to read, and check it against the entry."""
     form = find_form(entry, part, root)
     if form is None:
         raise missing(entry, part, root)
@@ -109,23 +105,18 @@ def read_part(
 
 def missing(entry: DataSet, part: str, root: Path) -> MissingDataError:
     """The error for a part that is not here: which file, where it was sought, how to get it."""
-    absent = [p for p in entry.parts[part].forms[0].paths(root) if not p.exists()]
-    get = f"run: gemfi data fetch {entry.name}" if entry.files else "place it there"
+    absent = [path for path in entry.parts[part].forms[0].paths(root) if not path.exists()]
     return MissingDataError(
-        f"{entry.title} ({part}) is not here: no {absent[0]}; {get}, or set {DATA_VARIABLE} to the "
-        "folder that holds it"
+        f"{entry.title} ({part}) is not here: no {absent[0]}; run: gemfi data fetch {entry.name}, "
+        f"or set {DATA_VARIABLE} to the folder that holds it"
     )
 
 
 def registered_task(name: str, root: Path | str | None = None) -> Task:
-    """The task of an ID set of the registry. Nothing is read before a split is asked for.
+    """The task of a key of `OOD_SETS`. Nothing is read before a split is asked for.
 
     OOD sets that are not here are in `absent`, with what to do; an ID set that is not here is an
-    error at once.
-
-    Args:
-        name: a key of `OOD_SETS`.
-        root: the data folder; None for `GEMFI_DATA` or the platform's cache folder.
+    error at once. `root` is as in `load_split`.
     """
     if name not in OOD_SETS:
         raise InputError(f"no task on {name!r}; there are tasks on: {', '.join(OOD_SETS)}")
@@ -146,27 +137,20 @@ def registered_task(name: str, root: Path | str | None = None) -> Task:
                 sources[ood_name] = partial(load_split, ood_name, part, role=role, root=folder)
         return sources
 
+    own = partial(load_split, name, root=folder)
     constants = entry.mean is not None and entry.std is not None
     return Task(
         name,
         entry.class_names or (),
-        train=partial(load_split, name, "train", root=folder),
-        validation=partial(load_split, name, "validation", root=folder),
-        calibration=partial(load_split, name, "calibration", root=folder),
-        test=partial(load_split, name, "test", root=folder),
+        train=partial(own, "train"),
+        validation=partial(own, "validation"),
+        calibration=partial(own, "calibration"),
+        test=partial(own, "test"),
         ood_validation=outside(OOD_SETS[name].validation, Role.OOD_VALIDATION),
         ood_test=outside(OOD_SETS[name].test, Role.OOD_TEST),
         normalisation=Normalisation(entry.mean or (), entry.std or ()) if constants else None,
         absent=absent,
     )
-
-
-def _part(entry: DataSet, split: str) -> Part:
-    if split not in entry.parts:
-        carved = ["validation", "calibration"] if entry.held_out else []
-        known = ", ".join([*entry.parts, *carved])
-        raise InputError(f"{entry.name} has no split {split!r}; it has: {known}")
-    return entry.parts[split]
 
 
 def _refusal(entry: DataSet, split: str, part: Part, wanted: Role) -> str:

@@ -42,10 +42,6 @@ def verify(entry: DataSet, root: Path) -> list[Check]:
     """Compare every file of a set with the published checksums, then read its parts.
 
     Our own corruptions are passed over: there is nothing to compare them with.
-
-    Args:
-        entry: the set.
-        root: the data folder.
     """
     forms = {name: find_form(entry, name, root) for name in entry.parts}
     files: dict[str, Form] = {}
@@ -98,18 +94,13 @@ def _check_contents(path: Path, file: str, checksum: str) -> Check:
         zipped = stream.read(2) == _GZIP  # by content, as readers do: browsers unpack and keep .gz
     try:
         with gzip.open(path) if zipped else path.open("rb") as stream:
-            digest = hashlib.new(kind, usedforsecurity=False)
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
+            digest = hashlib.file_digest(stream, kind).hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         return Check(file, State.BROKEN, f"cannot be unpacked: {error}")
-    if digest.hexdigest() != digits:
-        return Check(file, State.DIFFERS, f"{kind} {digest.hexdigest()}, published {digits}")
-    if zipped:
-        detail = f"{kind} of its contents as published; compressed anew"
-    else:
-        detail = f"{kind} as published"
-    return Check(file, State.OK, detail)
+    if digest != digits:
+        return Check(file, State.DIFFERS, f"{kind} {digest}, published {digits}")
+    how = "of its contents as published; compressed anew" if zipped else "as published"
+    return Check(file, State.OK, f"{kind} {how}")
 
 
 def _check_archives(entry: DataSet, root: Path) -> Iterator[Check]:

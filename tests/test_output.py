@@ -10,8 +10,8 @@ import sys
 import pytest
 from tqdm import tqdm
 
+from gemfi._text import PrintableStream, printable_output
 from gemfi.cli import main
-from gemfi.cli.output import PrintableStream, printable_output
 from gemfi.serve.logs import JsonLines
 
 STEERING = "\x1b]0;x\x07\u202e\x7f"
