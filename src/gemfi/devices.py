@@ -92,7 +92,7 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     if device.type == "cpu":
-        return bool(torch.cpu._is_avx512_bf16_supported())  # type: ignore[no-untyped-call]
+        return bool(torch.cpu._is_avx512_bf16_supported())
     return False
 
 

@@ -103,6 +103,11 @@ def _device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if is_gpu else torch.device("cpu")
 
 
+def _summed(x: Tensor) -> Tensor:
+    """The sum over the processes, with its gradient."""
+    return all_reduce(x)  # type: ignore[no-any-return, no-untyped-call]
+
+
 # -- batch norms -----------------------------------------------------------------------------------
 
 
@@ -116,15 +121,15 @@ class _Synced(nn.modules.batchnorm._BatchNorm):
         shape = (1, -1, *(1 for _ in axes[1:]))
         values = x.float()
         count = total(torch.tensor(float(x.numel() // x.shape[1]), device=x.device))
-        mean = all_reduce(values.sum(dim=axes)) / count
+        mean = _summed(values.sum(dim=axes)) / count
         centred = values - mean.reshape(shape)
-        variance = all_reduce(centred.square().sum(dim=axes)) / count
+        variance = _summed(centred.square().sum(dim=axes)) / count
         if self.track_running_stats and self.running_mean is not None:
             self._follow(mean.detach(), variance.detach() * count / (count - 1))
         result = centred * torch.rsqrt(variance + self.eps).reshape(shape)
         if self.affine:
             result = result * self.weight.reshape(shape) + self.bias.reshape(shape)
-        return result.to(x.dtype)
+        return torch.as_tensor(result, dtype=x.dtype)
 
     def _follow(self, mean: Tensor, variance: Tensor) -> None:
         assert self.num_batches_tracked is not None  # noqa: S101 - it follows running statistics

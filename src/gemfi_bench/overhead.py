@@ -75,13 +75,13 @@ class Setting:
     def __post_init__(self) -> None:
         if BASE not in self.specs:
             raise InputError(f"ratios are against {BASE}, which is not among the contestants")
-        if len({spec.train.batch_size for spec in self.specs.values()}) > 1:
+        if len({spec.train.samples_a_step for spec in self.specs.values()}) > 1:
             raise InputError("contestants are compared on one batch: give them one batch size")
 
     @property
     def batch(self) -> int:
         """Inputs of a step."""
-        return self.specs[BASE].train.batch_size
+        return self.specs[BASE].train.samples_a_step
 
     @classmethod
     def of(cls, bench: Bench) -> Setting:
@@ -147,7 +147,7 @@ class Subject:
 
 def subject(spec: RunSpec, sample_shape: Sequence[int], num_classes: int) -> Subject:
     """A contestant on a batch of random inputs."""
-    count = spec.train.batch_size
+    count = spec.train.samples_a_step
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count, *sample_shape, generator=generator)
     facts = DataFacts(torch.full((num_classes,), _FITTED), _MIDDLE.steps)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -93,11 +93,13 @@ _WHY: Final[Mapping[Role, str]] = {
 }
 
 
+S = TypeVar("S")
 Pair = tuple[Tensor, Tensor | None]
 """Inputs and labels of a batch."""
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class Rows:
     """A batch to be read.
 
     Attributes:
@@ -111,7 +113,8 @@ class Rows(NamedTuple):
     epoch: int = 0
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True)
+class Share:
     """Which part of each batch is a process's own: the `rank`-th of `count` of nearly one size."""
 
     rank: int
@@ -352,7 +355,7 @@ class Split(AnySplit):
         return replace(self, x=self.x[index], y=None if self.y is None else self.y[index])
 
 
-def require_role(split: object, allowed: Iterable[Role | str], purpose: str) -> AnySplit:
+def require_role(split: S, allowed: Iterable[Role | str], purpose: str) -> S:
     """Return `split` if its role is allowed; otherwise a `RoleError` that says why not.
 
     Args:
@@ -375,7 +378,7 @@ def require_role(split: object, allowed: Iterable[Role | str], purpose: str) -> 
     return split
 
 
-def require_use(split: object, use: str) -> AnySplit:
+def require_use(split: S, use: str) -> S:
     """Return `split` if its role may be used for `use`, a key of `USES`.
 
     Example:
@@ -482,7 +485,7 @@ def checked_inputs(x: Tensor, where: str, tokens: bool) -> Tensor:
             "(token ids of texts take tokens=True)"
         )
     x = x.detach().to(torch.float32)
-    pieces = x.split(1 << 14)  # so that the check of many takes little memory
+    pieces = torch.split(x, 1 << 14)  # so that the check of many takes little memory
     finite = torch.cat([piece.flatten(1).isfinite().all(dim=1) for piece in pieces])  # (N,)
     if not bool(finite.all()):
         bad = (~finite).nonzero()[:, 0]

@@ -237,10 +237,10 @@ class Feed:
         if not self.has_rows:
             yield from self._read_own_order(order, share)
             return
-        parts = (rows._replace(index=share.of(rows.index)) for rows in order)
+        parts = (replace(rows, index=share.of(rows.index)) for rows in order)
         loader: DataLoader[Any] = DataLoader(
             _Seeded(self.data),
-            batch_sampler=_Addresses(parts),  # type: ignore[arg-type]
+            batch_sampler=_Addresses(parts),
             collate_fn=self._collate,
             pin_memory=pin,
             generator=torch.Generator(),  # so that torch's own stays as it is
@@ -257,7 +257,7 @@ class Feed:
         starts = range(share.rank * batch_size, len(self.data), share.count * batch_size)
         ends = (min(start + batch_size, len(self.data)) for start in starts)
         yield from self.read(
-            _IN_ORDER._replace(index=torch.arange(start, end))
+            replace(_IN_ORDER, index=torch.arange(start, end))
             for start, end in zip(starts, ends, strict=True)
         )
 
@@ -277,7 +277,7 @@ class Feed:
                 pair = next(batches, None)
                 if pair is None:
                     batches = self._pass(
-                        rows._replace(seed=f"{rows.seed}:{number}"), len(rows.index)
+                        replace(rows, seed=f"{rows.seed}:{number}"), len(rows.index)
                     )
                     pair = next(batches, None)
                 if pair is None:
@@ -294,8 +294,8 @@ class Feed:
             yield from _undisturbed(lambda: iter(loader), OwnGenerators(seed))
             return
         for part in (loader.sampler, loader.batch_sampler, loader.dataset):
-            if hasattr(part, "set_epoch"):
-                part.set_epoch(rows.epoch)
+            if (set_epoch := getattr(part, "set_epoch", None)) is not None:
+                set_epoch(rows.epoch)
         for part in (loader, loader.sampler):
             if isinstance(generator := getattr(part, "generator", None), torch.Generator):
                 generator.manual_seed(seed)

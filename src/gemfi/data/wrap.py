@@ -20,9 +20,29 @@ Array = Tensor | npt.NDArray[Any]
 
 
 @overload
-def as_split(data: Array | TensorDataset, y: Array | None = ..., **options: Any) -> Split: ...
+def as_split(
+    data: Array | TensorDataset,
+    y: Array | None = ...,
+    *,
+    role: Role | str,
+    name: str = ...,
+    num_classes: int | None = ...,
+    class_names: tuple[str, ...] | None = ...,
+    tokens: bool | None = ...,
+) -> Split: ...
 @overload
-def as_split(data: Any, y: None = ..., **options: Any) -> Stream: ...
+def as_split(
+    data: Any,
+    y: None = ...,
+    *,
+    role: Role | str,
+    name: str = ...,
+    num_classes: int | None = ...,
+    class_names: tuple[str, ...] | None = ...,
+    tokens: bool | None = ...,
+    version: str = ...,
+    length: int | None = ...,
+) -> Stream: ...
 
 
 def as_split(

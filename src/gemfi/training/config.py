@@ -93,6 +93,11 @@ class TrainConfig:
                 f"{self.augmentation!r}"
             )
 
+    @property
+    def samples_a_step(self) -> int:
+        """`batch_size`, or 128 where none was chosen."""
+        return 128 if self.batch_size is None else self.batch_size
+
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""
         match self.schedule:

@@ -36,7 +36,6 @@ from gemfi.training.result import FitResult, mean_history
 from gemfi.training.run_data import RunData, batches_per_epoch, drawn_split, training_order
 from gemfi.training.run_dir import CHECKPOINT, FEATURES, LOG, MEMBER, RunLog, lock_run_dir
 
-_USUAL_BATCH: Final = 128
 _JUDGED: Final = 512  # validation samples at a time
 
 
@@ -95,7 +94,7 @@ def fit(
     place(model, device)
     if config.batch_size is None:
         size = require_use(train, "training").batch_size
-        config = replace(config, batch_size=size or _USUAL_BATCH)
+        config = replace(config, batch_size=size or config.samples_a_step)
     check_run(model, train, validation, auxiliary, config)
     data = RunData.of(train, validation, auxiliary, sample_weight, validation_weight)
     model.inputs = model.inputs.trained_on(train)
@@ -152,7 +151,7 @@ class _Run:
         outliers = model.head.outliers if outliers is None else outliers
         outliers, self.notes = usable_outliers(model, outliers, data.auxiliary)
         self.notes += self._notes_on_data()
-        self.batch_size = config.batch_size or _USUAL_BATCH
+        self.batch_size = config.samples_a_step
         self.batches = batches_per_epoch(len(data.train), self.batch_size, self.share.count)
         self.steps = self.batches * config.epochs
         drawn = drawn_split(data.train, data.train_weight, config.seed)
@@ -324,8 +323,10 @@ class _Run:
         self.state.step += 1
 
     def _no_sync(self) -> Any:
-        is_shared = isinstance(self.step_loss, DistributedDataParallel)
-        return self.step_loss.no_sync() if is_shared else contextlib.nullcontext()
+        """Gradients of a part stay in their process until the last part has its own."""
+        if isinstance(self.step_loss, DistributedDataParallel):
+            return self.step_loss.no_sync()
+        return contextlib.nullcontext()
 
     def _check_labels(self, y: Tensor) -> None:
         """Streams were not looked at before."""

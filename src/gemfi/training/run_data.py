@@ -149,7 +149,7 @@ def training_order(
             rows = permutation(len(data), seed, epoch)
         else:
             rows = epoch_rows(data.labels, weight, seed, epoch)
-        for part in rows.split(batch_size)[done:batches]:
+        for part in torch.split(rows, batch_size)[done:batches]:
             yield Rows(part, str(seed), epoch)
         epoch, done = epoch + 1, 0
 
