@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from gemfi._config import LATER, check_choice, check_int, check_number, check_seed
 from gemfi.data.augmentation import Augmentation
@@ -64,10 +65,10 @@ class TrainConfig:
     seed: int = 0
     select: Select = "last"
     patience: int | None = field(default=None, metadata=LATER)
-    precision: Precision = "fp32"
-    compile: bool = False
-    channels_last: bool = False
-    accumulate: int = 1
+    precision: Precision = field(default="fp32", metadata=LATER)
+    compile: bool = field(default=False, metadata=LATER)
+    channels_last: bool = field(default=False, metadata=LATER)
+    accumulate: int = field(default=1, metadata=LATER)
     checkpoint_steps: int | None = None
     augmentation: Augmentation = field(default_factory=Augmentation)
 
@@ -114,6 +115,14 @@ class TrainConfig:
             case "constant":
                 share = 1.0
         return self.learning_rate * share
+
+
+def upgraded_training(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain settings of any age in today's fields: `bf16` has become a precision."""
+    settings = dict(plain)
+    if settings.pop("bf16", False):
+        settings["precision"] = "bf16"
+    return settings
 
 
 def _check_milestones(milestones: object) -> None:
