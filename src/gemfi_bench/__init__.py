@@ -12,9 +12,9 @@
 | a protocol | `protocols/*.toml`, and `protocol.py` for what a file may say |
 | a group of runs | `grid.py` |
 | a number or an array that a run keeps | `observation.py` |
-| a table | `tables/`, then its label in `manifest.py` |
+| a table | `tables/` and its `words.toml`, then its label in `manifest.py` |
 | a figure | `figures/`, then its label in `manifest.py` |
-| a claim | `claims.py` |
+| a claim | `claims/` |
 """
 
 from gemfi.data import TASKS

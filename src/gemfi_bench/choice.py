@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gemfi.scores import score_label
 from gemfi_bench.grid import MAIN
@@ -21,18 +20,11 @@ from gemfi_bench.unavailable import Unavailable
 
 @dataclass(frozen=True)
 class Choice:
-    """A score or detector of a row.
-
-    Attributes:
-        name: of it.
-        aurocs: key of a run -> its AUROC, averaged over the OOD-validation sets.
-        among: how many there were to choose from.
-        detector: whether it is a detector.
-    """
+    """A score or detector of a row."""
 
     name: str
-    aurocs: Mapping[str, float]
-    among: int
+    aurocs: Mapping[str, float]  # key of a run -> its AUROC, averaged over the OOD-validation sets
+    among: int  # how many there were to choose from
     detector: bool
 
     @property
@@ -42,37 +34,28 @@ class Choice:
 
 
 def chosen(results: Results, row: str, group: str = MAIN, *, detector: bool = False) -> Choice:
-    """The one of the highest mean AUROC over the runs of a row and the OOD-validation sets.
+    """The score of the highest mean AUROC over the runs of a row and the OOD-validation sets.
 
     Scores that a run lacks on one of the sets are out of the choice; of equal ones the first in the
-    order of `SCORES` is taken.
-
-    Args:
-        results: of the bench.
-        row: of the grid.
-        group: of the grid.
-        detector: choose among post-hoc detectors in place of scores.
+    order of `SCORES` is taken. With `detector`, post-hoc detectors take the place of scores.
     """
     runs = results.runs(row, group)
     if not runs:
         raise Unavailable(f"no runs of {row}")
     kind = "detector" if detector else "score"
-    by_run = [_aurocs(run, f"by_{kind}") for run in runs]
-    names = [name for name in by_run[0] if all(name in aurocs for aurocs in by_run)]
+    by_run = {run.key: _aurocs(run, f"by_{kind}") for run in runs}
+    names = [name for name in by_run[runs[0].key] if all(name in own for own in by_run.values())]
     if not names:
         raise Unavailable(f"the runs of {row} have no {kind} on OOD-validation data")
     for run in runs:
         results.use(run)
-    best = max(names, key=lambda name: statistics.fmean(aurocs[name] for aurocs in by_run))
-    chosen_aurocs = {run.key: aurocs[best] for run, aurocs in zip(runs, by_run, strict=True)}
-    return Choice(best, chosen_aurocs, len(names), detector)
+    best = max(names, key=lambda name: statistics.fmean(own[name] for own in by_run.values()))
+    return Choice(best, {key: own[best] for key, own in by_run.items()}, len(names), detector)
 
 
 def _aurocs(run: RunRecord, section: str) -> dict[str, float]:
     """The mean over the OOD-validation sets, of what is defined on all of them."""
-    sets: list[Mapping[str, Any]] = [
-        entry.get(section, {}) for entry in run.numbers.get("ood_validation", {}).values()
-    ]
+    sets = [entry.get(section, {}) for entry in run.numbers.get("ood_validation", {}).values()]
     if not sets:
         return {}
     values = {name: [scores.get(name, {}).get("auroc") for scores in sets] for name in sets[0]}

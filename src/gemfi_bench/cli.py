@@ -7,10 +7,9 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import torch
 import tyro
@@ -26,7 +25,7 @@ from gemfi_bench.manifest import is_kept
 from gemfi_bench.overhead import keep_overhead
 from gemfi_bench.protocol import Protocol, find_protocol
 from gemfi_bench.record_file import RunRecord
-from gemfi_bench.results import OVERHEAD, Pick, mean_of, of_set, of_test
+from gemfi_bench.results import OVERHEAD, Pick, mean_of, of_set
 from gemfi_bench.runner import Bench, Event
 from gemfi_bench.toys import train_toys
 
@@ -85,9 +84,15 @@ def bench(
     try:
         _work(work, cells, wanted, quiet=quiet)
         if not only:
-            _measure(work, quiet=quiet)
+            if not quiet and not (folder / OVERHEAD).exists():
+                print("Measuring what each method costs in time and memory ...", flush=True)
+            keep_overhead(work, progress=False if quiet else None)
             train_toys(folder, progress=False if quiet else None)
-        _end(folder, render=render, quiet=quiet)
+        if render:
+            made = _render(folder, None, quiet=quiet)
+            print(made if quiet else f"Report: {made}")
+        else:
+            print(folder if quiet else f"To render: gemfi report {shlex.quote(str(folder))}")
     except KeyboardInterrupt:
         print(f"gemfi: what was done is in {folder}; the same command resumes", file=sys.stderr)
         raise
@@ -122,15 +127,6 @@ def report(
         print(f"Wrote {out}.")
 
 
-def _end(folder: Path, *, render: bool, quiet: bool) -> None:
-    """Render, if asked to, and say where it is."""
-    if not render:
-        print(folder if quiet else f"To render: gemfi report {shlex.quote(str(folder))}")
-        return
-    made = _render(folder, None, quiet=quiet)
-    print(made if quiet else f"Report: {made}")
-
-
 def _render(folder: Path, out: Path | None, *, quiet: bool) -> Path:
     """Render into `out`, None for the folder itself; returns the page."""
     rendering = import_module("gemfi_bench.rendering")  # now: it is slow to load
@@ -144,10 +140,7 @@ def _render(folder: Path, out: Path | None, *, quiet: bool) -> Path:
 def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) -> Only:
     """Which cells were asked for; those that choose learning rates, and members, belong to them.
 
-    Args:
-        cells: of the grid.
-        protocol: that it was planned from.
-        only: groups and `group/row`, as `--dry-run` shows them; none for everything.
+    `only` are groups and `group/row`, as `--dry-run` shows them; none for everything.
     """
     rows: dict[str, dict[str, None]] = {}
     for group, row in map(_label, cells):
@@ -160,8 +153,8 @@ def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) ->
         if row and row not in rows[group]:
             known = ", ".join(rows[group])
             raise InputError(f"--only {text}: no such row; the rows of {group}: {known}")
-        chosen |= {(group, row)} if row else {(group, each) for each in rows[group]}
-    parts = {each.name: each.assembled for each in protocol.contestants if each.assembled}
+        chosen |= {(group, name) for name in ([row] if row else rows[group])}
+    parts = {one.name: one.assembled for one in protocol.contestants if one.assembled}
     chosen |= {(group, parts[row]) for group, row in chosen if row in parts}
     methods = {cell.spec.method for cell in cells if _label(cell) in chosen}
 
@@ -178,43 +171,34 @@ def selection(cells: Sequence[Cell], protocol: Protocol, only: Sequence[str]) ->
 def _plan(work: Bench, cells: Sequence[Cell]) -> str:
     """The grid as a table, with what is done and how long the rest would take."""
     records = work.done()
-    keys = {cell.key: cell for cell in reversed(cells)}  # key -> the first cell of it
-    missing = [cell for key, cell in keys.items() if key not in records]
-    found = estimate(work, missing, progress=None)
-    seconds = {cell.key: each for cell, each in found.cells}
+    first = {cell.key: cell for cell in reversed(cells)}  # key -> the first cell of it
+    missing = [cell for key, cell in first.items() if key not in records]
+    estimated = estimate(work, missing, progress=None)
+    seconds = {cell.key: time_left for cell, time_left in estimated.cells}
+    rows: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault(_label(cell), []).append(cell)
     lines = [("group", "row", "seeds", "state", "time")]
     before = ""
-    for (group, row), members in _rows(cells).items():
-        own = [cell for cell in members if _label(keys[cell.key]) == (group, row)]
-        state = _state(members, records) if own else f"as {'/'.join(_label(keys[members[0].key]))}"
+    for (group, row), members in rows.items():
+        own = [cell for cell in members if _label(first[cell.key]) == (group, row)]
+        state = "as " + "/".join(_label(first[members[0].key]))
+        if own:
+            state = _state(members, records)
         left = [seconds[cell.key] for cell in own if cell.key in seconds]
         time_left = duration(sum(left)) if left else UNDEFINED
         seeds = " ".join(dict.fromkeys(str(cell.seed) for cell in members))
         lines.append(("" if group == before else group, row, seeds, state, time_left))
         before = group
-    table = aligned(lines, left=4)
+    head, *body = aligned(lines, left=4)
+    rule = "─" * max(map(len, [head, *body]))
     threads = torch.get_num_threads()
-    return "\n".join(
-        [
-            *_headline(work, len(keys), len(missing)),
-            "",
-            table[0],
-            "─" * max(map(len, table)),
-            *table[1:],
-            "",
-            f"To do: {_runs(len(missing))}, about {duration(found.total_seconds)} with "
-            f"{threads} {'thread' if threads == 1 else 'threads'}."
-            if missing
-            else "Nothing is to be done.",
-        ]
+    to_do = (
+        f"To do: {_runs(len(missing))}, about {duration(estimated.total_seconds)} with {threads} "
+        f"{'thread' if threads == 1 else 'threads'}."
     )
-
-
-def _rows(cells: Iterable[Cell]) -> dict[tuple[str, str], list[Cell]]:
-    found: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(_label(cell), []).append(cell)
-    return found
+    end = to_do if missing else "Nothing is to be done."
+    return "\n".join([*_headline(work, len(first), len(missing)), "", head, rule, *body, "", end])
 
 
 def _label(cell: Cell) -> tuple[str, str]:
@@ -249,8 +233,12 @@ def _runs(count: int) -> str:
 # -- the work -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Column:
+_TIMES: Final = ("took", "spent", "left")
+_WIDE: Final = len("59 min 59 s")
+_NUMBER: Final = len("99.99")
+
+
+class _Column(NamedTuple):
     """A number that is shown of each run: its name, and how it is picked and printed."""
 
     name: str
@@ -258,29 +246,24 @@ class _Column:
     digits: int
 
 
-_TIMES: Final = ("took", "spent", "left")
-_WIDE: Final = len("59 min 59 s")
-_NUMBER: Final = len("99.99")
-
-
 def _columns(protocol: Protocol) -> list[_Column]:
-    found = [_Column("acc", _classified("accuracy"), 2), _Column("NLL", _classified("nll"), 3)]
+    columns = [_Column("acc", _classified("accuracy"), 2), _Column("NLL", _classified("nll"), 3)]
     for name, sets in (("near", protocol.near), ("far", protocol.far)):
         if sets:
-            picks = [of_set(each, "epistemic", "auroc") for each in sets]
-            found.append(_Column(name, _present(picks), 1))
-    if len(found) == 2:
-        found.append(_Column("OOD", _every_set, 1))
-    return found
+            picks = [of_set(one, "epistemic", "auroc") for one in sets]
+            columns.append(_Column(name, _present(picks), 1))
+    if len(columns) == 2:
+        columns.append(_Column("OOD", _every_set, 1))
+    return columns
 
 
 def _classified(metric: str) -> Pick:
     """On test data, or on validation data of a run that saw no others."""
-    tested = of_test(metric)
 
     def pick(run: RunRecord) -> float | None:
-        value: float | None = run.numbers.get("validation", {}).get("id", {}).get(metric)
-        return tested(run) if "test" in run.numbers else value
+        seen = "test" if "test" in run.numbers else "validation"
+        value: float | None = run.numbers.get(seen, {}).get("id", {}).get(metric)
+        return value
 
     return pick
 
@@ -289,8 +272,8 @@ def _present(picks: Sequence[Pick]) -> Pick:
     """The mean over the sets that are here."""
 
     def pick(run: RunRecord) -> float | None:
-        found = [value for each in picks if (value := each(run)) is not None]
-        return statistics.fmean(found) if found else None
+        values = [value for one in picks if (value := one(run)) is not None]
+        return statistics.fmean(values) if values else None
 
     return pick
 
@@ -341,7 +324,7 @@ class _Teller:
     def _countdown(self, cell: Cell) -> Countdown:
         """Of the grid as it is now: a learning rate that was chosen makes other runs of it."""
         if cell.key not in self.countdown.jobs:
-            cells = [each for each in self.work.plan() if self.only(each)]
+            cells = [cell for cell in self.work.plan() if self.only(cell)]
             self.countdown = Countdown(jobs_of(self.work, cells))
         return self.countdown
 
@@ -355,8 +338,8 @@ class _Teller:
             print(f"\nAll is done, in {took} here.", flush=True)
 
     def _line(self, run: str, times: Iterable[str], numbers: Iterable[str], title: str) -> str:
-        cells = [run.rjust(self.wide), *(each.rjust(_WIDE) for each in times)]
-        cells += [each.rjust(_NUMBER) for each in numbers]
+        cells = [run.rjust(self.wide), *(text.rjust(_WIDE) for text in times)]
+        cells += [text.rjust(_NUMBER) for text in numbers]
         return "  ".join([*cells, title]).rstrip()
 
 
@@ -375,10 +358,3 @@ def _work(work: Bench, cells: Sequence[Cell], only: Only, *, quiet: bool) -> Non
     teller.begins()
     work.work(only=only, tell=teller, progress=None)
     teller.ends()
-
-
-def _measure(work: Bench, *, quiet: bool) -> None:
-    """What each method costs, which belongs to the whole."""
-    if not quiet and not (work.folder / OVERHEAD).exists():
-        print("Measuring what each method costs in time and memory ...", flush=True)
-    keep_overhead(work, progress=False if quiet else None)

@@ -24,7 +24,7 @@ from gemfi_bench.results import (
     of_shift,
     of_test,
 )
-from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN, is_here
+from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN
 from gemfi_bench.tables.labels import OF_PROBABILITY, published_label
 from gemfi_bench.tables.settings import SETTING_LABELS
 from gemfi_bench.tabular import Cell, Column, Row, Table, Value
@@ -40,12 +40,13 @@ _PAPERS: Final = {here: there for there, here in _SETS.items()}
 _INSTEAD: Final = {"tiny-imagenet": "tiny-imagenet-178"}
 """OOD set of the paper, by its name here -> what runs have in its place."""
 
+_SHIFT: Final = "shift_detection_corruptions"
 _TITLES: Final = {
     "table2": "OOD detection, AUPR",
     "table2b": "OOD detection, AUROC",
     "table3": "classification and calibration",
     "ood_aupr_auroc": "GEM-FI by score",
-    "shift_detection_corruptions": "corruption shift, AUPR",
+    _SHIFT: "corruption shift, AUPR",
     "table13-cifar10": "against temperature scaling",
     "table5": "ablation",
     "lambda_fi_appendix": "sensitivity to λ_FI",
@@ -61,20 +62,11 @@ _SETTINGS: Final = (
     "the paper's is α0. Its own settings are the rows of the ablation (table5)."
 )
 _AROUND: Final = "What is varied is varied around this project's settings, not the paper's."
-_REMARKS: Final = {
-    **dict.fromkeys(("table2", "table2b", "table13-cifar10"), _SETTINGS),
-    **dict.fromkeys(
-        (
-            "lambda_fi_appendix",
-            "lambda_kl_appendix",
-            "gemfi_k_cifar",
-            "fair_vos_appendix",
-            "vos_replace_appendix",
-            "rho_one_appendix",
-        ),
-        _AROUND,
-    ),
-}
+_REMARKS: Final = dict.fromkeys(
+    ("table2", "table2b", "table13-cifar10"), _SETTINGS
+) | dict.fromkeys(
+    (label for label in _TITLES if label.endswith("_appendix") or label == "gemfi_k_cifar"), _AROUND
+)
 """Table -> what else is to be known of our numbers beside it."""
 
 _METRICS: Final = {
@@ -88,42 +80,24 @@ _METRICS: Final = {
 """Metrics in the columns of the paper's tables, in words."""
 
 Flags = Mapping[Key, tuple[Flag, ...]]
-NO_COUNTERPART: Final = "no counterpart"
-NO_NUMBER: Final = "no number"
-NO_CORRUPTIONS: Final = "no corruptions here"
-
-
-@dataclass(frozen=True)
-class Counterpart:
-    """What of ours stands beside a published number.
-
-    Attributes:
-        group: of the grid.
-        row: of the group.
-        pick: the number of a run.
-        sets: OOD sets that it is of; none for a number of ID data.
-    """
-
-    group: str
-    row: str
-    pick: Pick
-    sets: tuple[str, ...] = ()
 
 
 def comparisons(results: Results) -> list[Table]:
     """A table for each of the paper's that has counterparts here, then the audit of them all."""
     data, flags = _DATA.get(results.protocol.task), audit()
     tables = []
-    for label, title in _TITLES.items():
-        entries = [entry for entry in PUBLISHED if entry.label == label and _data_of(entry) == data]
+    for label in _TITLES:
+        entries = [
+            entry for entry in PUBLISHED if (entry.label, _sets_of(entry)[0]) == (label, data)
+        ]
         if entries:
-            tables.append(_table(results, label, title, entries, flags))
-    return [*tables, audit_table(flags)]
+            tables.append(_table(results, label, entries, flags))
+    return [*tables, _audit_table(flags)]
 
 
-def audit_table(flags: Flags) -> Table:
+def _audit_table(flags: Flags) -> Table:
     """Every published number with a flag."""
-    rows = [
+    rows = tuple(
         Row(
             _label(entry.row),
             (entry.label, entry.column, _theirs(entry), flag.severity, flag.reason),
@@ -131,7 +105,7 @@ def audit_table(flags: Flags) -> Table:
         )
         for entry in PUBLISHED
         for flag in flags.get(entry.key, ())
-    ]
+    )
     columns = (
         Column("Table"),
         Column("Column"),
@@ -144,17 +118,16 @@ def audit_table(flags: Flags) -> Table:
         "Suspicious: by such rules, or by what is known of the released code.",
     )
     title = "Published numbers that cannot be, or are doubtful"
-    return Table("published-audit", title, columns, tuple(rows), "Row", notes)
+    return Table("published-audit", title, columns, rows, "Row", notes)
 
 
-def _table(
-    results: Results, label: str, title: str, entries: list[Published], flags: Flags
-) -> Table:
+def _table(results: Results, label: str, entries: list[Published], flags: Flags) -> Table:
     rows = []
     for printed in entries:
         entry = _localised(results, printed)
+        what = ": ".join(map(_word, entry.column.split("/")))  # `SVHN: epistemic`
         flag = "; ".join(f"{flag.severity}: {flag.reason}" for flag in flags.get(printed.key, ()))
-        cells = (_what(entry), _ours(results, entry), _theirs(entry, flag), entry.convention)
+        cells = (what, _ours(results, entry), _theirs(entry, flag), entry.convention)
         rows.append(Row(_label(entry.row), cells, method=entry.row))
     columns = (
         Column("What"),
@@ -162,9 +135,8 @@ def _table(
         Column("The paper's", marked=False),
         Column("The paper's convention"),
     )
-    sets = [name for entry in entries if (name := _set_of(entry)) is not None]
-    remark = _REMARKS.get(label)
-    positive = "corrupted" if label == "shift_detection_corruptions" else "ID"
+    sets = [_name_here(results, name) for entry in entries if (name := _set_of(entry))]
+    positive = "corrupted" if label == _SHIFT else "ID"
     notes = (
         "Budget, network and sets differ from the paper's.",
         (
@@ -172,21 +144,17 @@ def _table(
             "classes ×100. A number without ± is of one run."
         ),
         "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
-        *([remark] if remark else []),
+        *([_REMARKS[label]] if label in _REMARKS else []),
         *_sizes(results, entries),
-        *results.caveats(dict.fromkeys(_name_here(results, name) for name in sets)),
+        *results.caveats(dict.fromkeys(sets)),
         *results.protocol.notes,
     )
-    title = f"Ours and the paper's: {title}"
+    title = f"Ours and the paper's: {_TITLES[label]}"
     return Table(f"published-{label}", title, columns, tuple(rows), "Row", notes)
 
 
-def _what(entry: Published) -> str:
-    """The column of a number in words: `SVHN: epistemic`."""
-    return ": ".join(map(_word, entry.column.split("/")))
-
-
 def _word(part: str) -> str:
+    """A part of the name of a column, in words."""
     if ">" in part:
         name = part.partition(">")[2]
         return "corrupted" if name.endswith("-c") else data_title(_SETS.get(name, name))
@@ -225,17 +193,15 @@ def _ours(results: Results, entry: Published) -> Cell:
     """The number of ours, or why there is none."""
     ours = _COUNTERPARTS[entry.label](entry)
     if ours is None:
-        return NO_COUNTERPART
+        return "no counterpart"
     runs = results.runs(ours.row, ours.group)
-    for name in ours.sets:
-        if results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
-            return DATA_ABSENT
+    if any(results.lacks(name, runs) for name in ours.sets):
+        return DATA_ABSENT
     if not runs:
         return NOT_RUN
-    if entry.label == "shift_detection_corruptions" and not results.protocol.shift.corruptions:
-        return NO_CORRUPTIONS
-    value = results.value(ours.row, ours.pick, ours.group)
-    return NO_NUMBER if value is None else value
+    if entry.label == _SHIFT and not results.protocol.shift.corruptions:
+        return "no corruptions here"
+    return results.value(ours.row, ours.pick, ours.group) or "no number"
 
 
 def _label(row: str) -> str:
@@ -249,7 +215,7 @@ def _label(row: str) -> str:
 def _localised(results: Results, entry: Published) -> Published:
     """A published number with its OOD set by the name that it has in these results."""
     name = _set_of(entry)
-    if name is None:
+    if not name:
         return entry
     there, here = f">{_PAPERS.get(name, name)}", f">{_name_here(results, name)}"
     return replace(
@@ -264,7 +230,7 @@ def _name_here(results: Results, name: str) -> str:
     return instead if instead in results.ood_sets else known
 
 
-def _set_at(entry: Published) -> tuple[str, str]:
+def _sets_of(entry: Published) -> tuple[str, str]:
     """The data set that a number is of, and the OOD set if it is of one, as the paper calls it.
 
     Tables without a data set in their columns are on CIFAR-10.
@@ -276,51 +242,60 @@ def _set_at(entry: Published) -> tuple[str, str]:
     return "cifar10", ""
 
 
-def _data_of(entry: Published) -> str:
-    return _set_at(entry)[0]
-
-
-def _set_of(entry: Published) -> str | None:
-    """The OOD set of a number, by its name here; None for ID data and corruptions."""
-    name = _set_at(entry)[1]
-    return None if not name or name.endswith("-c") else _SETS.get(name, name)
+def _set_of(entry: Published) -> str:
+    """The OOD set of a number, by its name here; empty for ID data and corruptions."""
+    name = _sets_of(entry)[1]
+    return "" if name.endswith("-c") else _SETS.get(name, name)
 
 
 # -- counterparts ---------------------------------------------------------------------------------
 
 
-def _row_of(name: str) -> tuple[str, str | None]:
-    """The row of ours, and the detector if it is one on the softmax runs."""
-    return ("softmax", name) if name in ("maxp", "lts", "temperature") else (name, None)
+@dataclass(frozen=True)
+class Counterpart:
+    """What of ours stands beside a published number: a number of a row, maybe of OOD sets."""
+
+    group: str
+    row: str
+    pick: Pick
+    sets: tuple[str, ...] = ()
+
+
+_OURS: Final = {"gem-fi": "gem-fi+vos", "gem-fi-without-vos": "gem-fi+none"}
+"""Row of the paper on outliers -> ours."""
+
+_ON_SOFTMAX: Final = ("maxp", "lts", "temperature")
+"""Rows of the paper that are detectors on the softmax runs here."""
+
+
+def _row_of(entry: Published) -> str:
+    return "softmax" if entry.row in _ON_SOFTMAX else entry.row
 
 
 def _detection(metric: str, group: str = MAIN) -> Callable[[Published], Counterpart | None]:
     """OOD detection, and beside it accuracy and error detection, as the paper's tables mix them."""
 
     def counterpart(entry: Published) -> Counterpart | None:
-        row, detector = _row_of(_value(entry.row) if group in (FISHER, KL) else entry.row)
-        name = _set_of(entry)
-        if name is None:
+        row, name, kind = _row_of(entry), _set_of(entry), entry.column.rpartition("/")[2]
+        if group in (FISHER, KL):
+            row = f"{float(row):g}"
+        if group == OUTLIERS:
+            row = _OURS.get(row, row)
+        if not name:
             return Counterpart(group, row, of_test(entry.metric))
-        kind = entry.column.rpartition("/")[2]
-        if detector is None:
+        if entry.row not in _ON_SOFTMAX:
             return Counterpart(group, row, of_set(name, kind, metric), (name,))
-        if kind != ("aleatoric" if detector in OF_PROBABILITY else "epistemic"):
+        if kind != ("aleatoric" if entry.row in OF_PROBABILITY else "epistemic"):
             return None  # its one score is of the other kind
-        return Counterpart(group, row, of_detector(name, detector, metric), (name,))
+        return Counterpart(group, row, of_detector(name, entry.row, metric), (name,))
 
     return counterpart
 
 
-def _value(text: str) -> str:
-    return f"{float(text):g}"
-
-
 def _classification(entry: Published) -> Counterpart | None:
-    row, _ = _row_of(entry.row)
     if entry.row == "lts":
         return None  # it scores, and classifies as softmax does
-    return Counterpart(MAIN, row, of_test(entry.metric))
+    return Counterpart(MAIN, _row_of(entry), of_test(entry.metric))
 
 
 def _scaled(entry: Published) -> Counterpart | None:
@@ -333,34 +308,22 @@ def _scaled(entry: Published) -> Counterpart | None:
     return Counterpart(MAIN, entry.row, of_test(entry.metric))
 
 
-def _by_score(entry: Published) -> Counterpart | None:
+def _by_score(entry: Published) -> Counterpart:
     name = _set_of(entry)
-    if name is None or entry.column == "accuracy":
+    if entry.column == "accuracy":
         return Counterpart(MAIN, "gem-fi", of_test("accuracy"))
     score, _, metric = entry.column.partition("/")
     return Counterpart(MAIN, "gem-fi", of_set(name, score, metric), (name,))
 
 
-def _shift(entry: Published) -> Counterpart | None:
-    row, _ = _row_of(entry.row)
+def _shift(entry: Published) -> Counterpart:
     severity = entry.column.rpartition("/")[2]
     level = int(severity) if severity.isdigit() else None
-    return Counterpart(MAIN, row, of_shift(level, "aleatoric", "aupr_ood"))
+    return Counterpart(MAIN, _row_of(entry), of_shift(level, "aleatoric", "aupr_ood"))
 
 
-def _outliers(entry: Published) -> Counterpart | None:
-    rows = {"gem-fi": "gem-fi+vos", "gem-fi-without-vos": "gem-fi+none"}
+def _scaler(entry: Published) -> Counterpart:
     kind, name = entry.column.rpartition("/")[2], _set_of(entry)
-    row = rows.get(entry.row, entry.row)
-    if name is None:
-        return None
-    return Counterpart(OUTLIERS, row, of_set(name, kind, "aupr_id"), (name,))
-
-
-def _scaler(entry: Published) -> Counterpart | None:
-    kind, name = entry.column.rpartition("/")[2], _set_of(entry)
-    if name is None:
-        return None
     if kind == "epistemic":
         kind = "bare_evidence" if entry.row.endswith("without-rho") else "evidence"
     return Counterpart(MAIN, "gem-fi", of_set(name, kind, "aupr_id"), (name,))
@@ -371,14 +334,14 @@ _COUNTERPARTS: Final[Mapping[str, Callable[[Published], Counterpart | None]]] = 
     "table2b": _detection("auroc"),
     "table3": _classification,
     "ood_aupr_auroc": _by_score,
-    "shift_detection_corruptions": _shift,
+    _SHIFT: _shift,
     "table13-cifar10": _scaled,
     "table5": _detection("aupr_id", ABLATION),
     "lambda_fi_appendix": _detection("aupr_id", FISHER),
     "lambda_kl_appendix": _detection("aupr_id", KL),
     "gemfi_k_cifar": _detection("aupr_id", COMPONENTS),
-    "fair_vos_appendix": _outliers,
-    "vos_replace_appendix": _outliers,
+    "fair_vos_appendix": _detection("aupr_id", OUTLIERS),
+    "vos_replace_appendix": _detection("aupr_id", OUTLIERS),
     "rho_one_appendix": _scaler,
 }
 """Table of the paper -> what of ours stands beside one of its numbers."""

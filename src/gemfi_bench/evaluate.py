@@ -12,7 +12,6 @@ import torch
 from gemfi._config import to_plain
 from gemfi.backbones import Stack
 from gemfi.data import Split, Task
-from gemfi.detectors import Detector
 from gemfi.errors import InputError
 from gemfi.evaluation import SplitFacts, detector_facts, fit_detectors
 from gemfi.methods import method
@@ -34,20 +33,12 @@ SHIFT_SCORES: Final = (
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation gives to the record of a run.
+    """What an evaluation gives to the record of a run."""
 
-    Attributes:
-        sets: the arrays.
-        numbers: the metrics.
-        data: facts of each set.
-        detectors: facts of each detector.
-        seconds: that it took.
-    """
-
-    sets: Sets
-    numbers: dict[str, Any]
-    data: dict[str, Any]
-    detectors: dict[str, Any]
+    sets: Sets  # the arrays
+    numbers: dict[str, Any]  # the metrics
+    data: dict[str, Any]  # facts of each set
+    detectors: dict[str, Any]  # facts of each detector
     seconds: float
 
 
@@ -71,87 +62,58 @@ def evaluate_cell(
     begin = time.perf_counter()
     bank = training_bank(model, task.train)
     fitted = fit_detectors(model, detectors, task.train, task.validation)
-    validation = observed_arrays(model, task.validation, bank, fitted, log_probs=True)
-    sets: Sets = {VALIDATION: validation}
-    data: dict[str, Any] = {
-        TRAIN: to_plain(SplitFacts.of(task.train)),
-        VALIDATION: to_plain(SplitFacts.of(task.validation)),
-    }
-    found: dict[str, Any] = {VALIDATION: {"id": numbers.classification(validation)}}
+    sets: Sets = {}
+    data: dict[str, Any] = {TRAIN: to_plain(SplitFacts.of(task.train))}
+
+    def observe(name: str, split: Split, **options: bool) -> Arrays:
+        arrays = observed_arrays(model, split, bank, fitted, **options)
+        sets[name], data[name] = arrays, to_plain(SplitFacts.of(split))
+        return arrays
+
+    validation = observe(VALIDATION, task.validation, log_probs=True)
+    measured: dict[str, Any] = {VALIDATION: {"id": numbers.classification(validation)}}
     if not brief:
-        tested = observed_arrays(model, task.test, bank, fitted, log_probs=True, examples=True)
-        sets[TEST], data[TEST] = tested, to_plain(SplitFacts.of(task.test))
-        found[TEST] = {"id": numbers.classification(tested)}
-        found |= _outside(model, task, bank, fitted, sets, data)
-        found["shift"] = _shift(model, shifted, bank, tested, sets, data)
+        test = observe(TEST, task.test, log_probs=True, examples=True)
+        measured[TEST] = {"id": numbers.classification(test)}
+        # OOD sets for tuning stand against validation data, the others against test data
+        for section, inside, splits in (
+            ("ood_validation", validation, task.ood_validation),
+            ("ood", test, task.ood_test),
+        ):
+            measured[section] = {
+                name: numbers.detection(inside, observe(name, split, examples=True))
+                for name, split in splits.items()
+            }
+        measured["shift"] = {}
+        for name, split in shifted.items():
+            arrays = observed_arrays(model, split, bank, log_probs=True)
+            measured["shift"][name] = _shift_numbers(arrays, test)
+            del arrays["log_probs"]  # their numbers are kept, and that is enough
+            sets[f"shift/{name}"], data[f"shift/{name}"] = arrays, to_plain(SplitFacts.of(split))
     seconds = time.perf_counter() - begin
-    return Evaluated(sets, found, data, detector_facts(fitted), round(seconds, 3))
+    return Evaluated(sets, measured, data, detector_facts(fitted), round(seconds, 3))
 
 
-def _outside(
-    model: Model,
-    task: Task,
-    bank: torch.Tensor,
-    fitted: Sequence[Detector],
-    sets: Sets,
-    data: dict[str, Any],
-) -> dict[str, Any]:
-    """The OOD sets: those for tuning against validation data, the others against test data."""
-    found: dict[str, Any] = {}
-    for section, inside, splits in (
-        ("ood_validation", VALIDATION, task.ood_validation),
-        ("ood", TEST, task.ood_test),
-    ):
-        found[section] = {}
-        for name, split in splits.items():
-            arrays = observed_arrays(model, split, bank, fitted, examples=True)
-            sets[name], data[name] = arrays, to_plain(SplitFacts.of(split))
-            found[section][name] = numbers.detection(sets[inside], arrays)
-    return found
-
-
-def _shift(
-    model: Model,
-    shifted: Mapping[str, Split],
-    bank: torch.Tensor,
-    tested: Arrays,
-    sets: Sets,
-    data: dict[str, Any],
-) -> dict[str, Any]:
-    """Corrupted sets against the clean images that they were made from; corrupted is positive."""
-    found: dict[str, Any] = {}
-    for name, split in shifted.items():
-        arrays = observed_arrays(model, split, bank, log_probs=True)
-        clean = {key: each[: len(split)] for key, each in tested.items() if "/" in key}
-        by_score = numbers.detection(_without_detectors(clean), arrays)["by_score"]
-        found[name] = {
-            "id": numbers.classification(arrays),
-            "by_score": {score: by_score[score] for score in SHIFT_SCORES if score in by_score},
-        }
-        del arrays["log_probs"]  # their numbers are kept, and that is enough
-        sets[f"shift/{name}"], data[f"shift/{name}"] = arrays, to_plain(SplitFacts.of(split))
-    return found
-
-
-def _without_detectors(arrays: Arrays) -> Arrays:
-    return {name: each for name, each in arrays.items() if not name.startswith("detector/")}
+def _shift_numbers(arrays: Arrays, test: Arrays) -> dict[str, Any]:
+    """Of a corrupted set against the clean images that it was made from; corrupted is positive."""
+    scores = {name: values for name, values in test.items() if name.startswith("score/")}
+    clean = {name: values[: len(arrays["label"])] for name, values in scores.items()}
+    by_score = numbers.detection(clean, arrays)["by_score"]
+    return {
+        "id": numbers.classification(arrays),
+        "by_score": {score: by_score[score] for score in SHIFT_SCORES if score in by_score},
+    }
 
 
 def assembled(spec: RunSpec, members: Sequence[Model]) -> Model:
-    """An ensemble of trained softmax models, whose modules it shares.
-
-    Args:
-        spec: of the ensemble.
-        members: as many as it says.
-    """
-    heads = [each.head for each in members]
+    """An ensemble of trained softmax models, as many as its spec says, whose modules it shares."""
+    heads = [member.head for member in members]
     if not heads or any(type(head) is not method("softmax") for head in heads):
         raise InputError("an ensemble is assembled from softmax runs")
-    stack = Stack([each.backbone for each in members])
+    stack = Stack([member.backbone for member in members])
     head: Head = method("ensemble")(stack.num_features, heads[0].num_classes, spec.head)
     head.heads = torch.nn.ModuleList(heads)
-    model = Model(stack, head)
-    first = members[0]
+    model, first = Model(stack, head), members[0]
     model.input_mean, model.input_std = first.input_mean, first.input_std
     model.inputs = first.inputs
     return model.eval()

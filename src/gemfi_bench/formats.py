@@ -29,15 +29,7 @@ _ARROWS: Final = {"high": " ↑", "low": " ↓", None: ""}
 
 @dataclass(frozen=True)
 class ShownCell:
-    """A cell as it is shown.
-
-    Attributes:
-        kind: what the cell holds; a number that is NaN is undefined.
-        text: in full, with the standard deviation or the interval.
-        mark: best or second best of its column.
-        footnote: the letter of its remark, or empty.
-        value: the number that the cell holds, if it holds one.
-    """
+    """A cell as it is shown; `footnote` is the letter of its remark, or empty."""
 
     kind: Literal["value", "text", "yes", "no", "undefined"]
     text: str
@@ -72,32 +64,16 @@ class Span:
 
 @dataclass(frozen=True)
 class Layout:
-    """A table as it is shown.
-
-    Attributes:
-        label: of the table.
-        title: of the table.
-        stub: head of the first column.
-        heads: of the other columns, with an arrow to where good numbers are.
-        spans: over all columns; empty where no column has a group.
-        blocks: heading, which may be empty, and rows of each section.
-        footnotes: letter -> remark on a number.
-        notes: of the table.
-    """
+    """A table as it is shown."""
 
     label: str
     title: str
-    stub: str
-    heads: tuple[str, ...]
-    spans: tuple[Span, ...]
-    blocks: tuple[tuple[str, tuple[ShownRow, ...]], ...]
-    footnotes: dict[str, str]
-    notes: tuple[str, ...]
-
-    @property
-    def remarks(self) -> list[tuple[str, str]]:
-        """What stands below the table: footnotes with their letters, notes without."""
-        return [*self.footnotes.items(), *(("", note) for note in self.notes)]
+    stub: str  # head of the first column
+    heads: tuple[str, ...]  # of the other columns, with an arrow to where good numbers are
+    spans: tuple[Span, ...]  # over all columns; empty where no column has a group
+    blocks: tuple[tuple[str, tuple[ShownRow, ...]], ...]  # heading, or "", and rows of a section
+    footnotes: dict[str, str]  # letter -> remark on a number
+    remarks: tuple[tuple[str, str], ...]  # below it: footnotes with letters, notes without
 
 
 def layout(table: Table) -> Layout:
@@ -105,9 +81,12 @@ def layout(table: Table) -> Layout:
     cells = (cell for row in table.rows for cell in row.cells if isinstance(cell, Value))
     remarks = dict.fromkeys(one_line(cell.remark) for cell in cells if cell.remark)
     letters = {remark: _letter(index) for index, remark in enumerate(remarks)}
+    footnotes = {letter: remark for remark, letter in letters.items()}
     marked = marks(table)
-    rows = [
-        ShownRow(
+
+    def shown(index: int) -> ShownRow:
+        row = table.rows[index]
+        return ShownRow(
             one_line(row.name),
             tuple(
                 _shown(cell, table.columns[at].decimals, marked.get((index, at)), letters)
@@ -115,8 +94,7 @@ def layout(table: Table) -> Layout:
             ),
             row,
         )
-        for index, row in enumerate(table.rows)
-    ]
+
     return Layout(
         label=table.label,
         title=one_line(table.title),
@@ -124,11 +102,10 @@ def layout(table: Table) -> Layout:
         heads=tuple(one_line(column.name + _ARROWS[column.better]) for column in table.columns),
         spans=_spans(table.columns),
         blocks=tuple(
-            (one_line(section), tuple(rows[at] for at in members))
-            for section, members in table.sections()
+            (one_line(section), tuple(map(shown, members))) for section, members in table.sections()
         ),
-        footnotes={letter: remark for remark, letter in letters.items()},
-        notes=tuple(one_line(note) for note in table.notes),
+        footnotes=footnotes,
+        remarks=(*footnotes.items(), *(("", one_line(note)) for note in table.notes)),
     )
 
 
@@ -138,21 +115,23 @@ def one_line(text: str) -> str:
     return " ".join("".join(shown).split())
 
 
-def text_of(cell: Cell, decimals: int) -> str:
-    """A cell as all tables show it."""
+def _shown(cell: Cell, decimals: int, mark: Mark | None, letters: dict[str, str]) -> ShownCell:
     if isinstance(cell, bool):
-        return YES if cell else NO
+        return ShownCell("yes", YES) if cell else ShownCell("no", NO)
     if not isinstance(cell, Value):
-        return UNDEFINED if cell is None else one_line(cell)
+        return (
+            ShownCell("undefined", UNDEFINED) if cell is None else ShownCell("text", one_line(cell))
+        )
+    footnote = letters[one_line(cell.remark)] if cell.remark else ""
     if math.isnan(cell.mean):
-        return UNDEFINED
-    mean = _signed(cell.mean, decimals)
+        return ShownCell("undefined", UNDEFINED, mark, footnote, cell)
+    text = _signed(cell.mean, decimals)
     if cell.std is not None and math.isfinite(cell.std):
-        return f"{mean} ± {printed(cell.std, decimals)}"
-    if cell.interval is not None:
+        text += f" ± {printed(cell.std, decimals)}"
+    elif cell.interval is not None:
         low, high = (_signed(end, decimals) for end in cell.interval)
-        return f"{mean} [{low}, {high}]"
-    return mean
+        text += f" [{low}, {high}]"
+    return ShownCell("value", text, mark, footnote, cell)
 
 
 def _signed(number: float, decimals: int) -> str:
@@ -164,25 +143,12 @@ def _exact(number: float) -> str:
     return repr(float(number) + 0.0)
 
 
-def _shown(cell: Cell, decimals: int, mark: Mark | None, letters: dict[str, str]) -> ShownCell:
-    text = text_of(cell, decimals)
-    if isinstance(cell, Value):
-        footnote = letters[one_line(cell.remark)] if cell.remark else ""
-        kind: Literal["value", "undefined"] = "undefined" if math.isnan(cell.mean) else "value"
-        return ShownCell(kind, text, mark, footnote, cell)
-    if isinstance(cell, bool):
-        return ShownCell("yes" if cell else "no", text)
-    return ShownCell("undefined" if cell is None else "text", text)
-
-
 def _spans(columns: Sequence[Column]) -> tuple[Span, ...]:
     titles = [one_line(column.group) for column in columns]
     if not any(titles):
         return ()
-    return tuple(
-        Span(title, tuple(members))
-        for title, members in groupby(range(len(titles)), titles.__getitem__)
-    )
+    groups = groupby(range(len(titles)), titles.__getitem__)
+    return tuple(Span(title, tuple(members)) for title, members in groups)
 
 
 def _letter(index: int) -> str:
@@ -216,8 +182,9 @@ def csv(table: Table) -> str:
                 place |= {"label": table.label, "column": one_line(column.name)}
                 writer.writerow(place | _numbers(cell))
     writer.writerow({"label": table.label, "column": "title", "text": shown.title})
-    for note in shown.notes:
-        writer.writerow({"label": table.label, "column": "note", "text": note})
+    for letter, note in shown.remarks:
+        if not letter:
+            writer.writerow({"label": table.label, "column": "note", "text": note})
     return buffer.getvalue()
 
 
@@ -226,13 +193,10 @@ def _numbers(cell: ShownCell) -> dict[str, str]:
     if value is None:
         words = {"yes": "true", "no": "false", "undefined": ""}
         return {"text": words.get(cell.kind, cell.text)}
-    low, high = value.interval or (None, None)
-    numbers = {"mean": value.mean, "std": value.std, "low": low, "high": high}
+    numbers = (value.mean, value.std, *(value.interval or (None, None)))
+    exact = ["" if number is None or math.isnan(number) else _exact(number) for number in numbers]
     return {
-        **{
-            name: "" if number is None or math.isnan(number) else _exact(number)
-            for name, number in numbers.items()
-        },
+        **dict(zip(("mean", "std", "low", "high"), exact, strict=True)),
         "n": str(value.n),
         "text": cell.text,
         "flag": one_line(value.remark),
@@ -243,7 +207,6 @@ def _numbers(cell: ShownCell) -> dict[str, str]:
 # -- Markdown -------------------------------------------------------------------------------------
 
 _ESCAPES: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|~$&#"})
-_LIST: Final = re.compile(r"^([-+=]|\d+(?=[.)]))")  # would begin a list or a rule inside an item
 
 
 def markdown(table: Table) -> str:
@@ -282,9 +245,8 @@ def _markdown_cell(cell: ShownCell) -> str:
 
 
 def _item(text: str) -> str:
-    return _LIST.sub(
-        lambda sign: f"{sign[0]}\\" if sign[0].isdigit() else f"\\{sign[0]}", _escaped(text)
-    )
+    """Text of an item of a list, with a backslash where it would begin a list or rule itself."""
+    return re.sub(r"^(\d+(?=[.)])|(?=[-+=]))", r"\1\\", _escaped(text))
 
 
 def _escaped(text: str) -> str:

@@ -20,7 +20,7 @@ from gemfi.data import Task
 from gemfi.methods import gem_paper, method
 from gemfi.outliers import VOS
 from gemfi.runs import RunSpec, make_spec
-from gemfi_bench.protocol import Contestant, Protocol
+from gemfi_bench.protocol import Contestant, Protocol, Sweeps
 
 FORMAT: Final = 1
 """Of what a run keeps; a change of it makes every run be evaluated again."""
@@ -38,39 +38,25 @@ FULL: Final = "ablation-full"
 
 RELATED: Final = "related"
 _GEM: Final = "gem-fi"
-_PAPER: Final = "gem-paper"
+_BRIEF: Final = {"brief": True}
 
-Row = tuple[str, str, str, dict[str, Any]]
 Nll = Callable[["Cell"], float | None]
 """The NLL of a cell on ID validation data, once it is there."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A run of the grid.
+    """A run of the grid."""
 
-    Attributes:
-        group: the tables that it is for.
-        row: of them.
-        seed: of the run.
-        spec: what is trained; of an assembled ensemble, what the whole is.
-        evaluation: what else decides its numbers: `shift`, corrupted data or None; or `brief`,
-            validation data alone.
-        detectors: to be fitted on it.
-        members: of an assembled ensemble, the specs of the runs that it is made of.
-        member_keys: the keys of those runs.
-        ready: whether its learning rate has been chosen.
-    """
-
-    group: str
-    row: str
+    group: str  # the tables that it is for
+    row: str  # of them
     seed: int
-    spec: RunSpec
-    evaluation: Mapping[str, Any]
-    detectors: tuple[str, ...] = ()
-    members: tuple[RunSpec, ...] = ()
-    member_keys: tuple[str, ...] = ()
-    ready: bool = True
+    spec: RunSpec  # what is trained; of an assembled ensemble, the ensemble
+    evaluation: Mapping[str, Any]  # `shift`: corrupted data or None; or `brief`: validation alone
+    detectors: tuple[str, ...] = ()  # to be fitted on it
+    members: tuple[RunSpec, ...] = ()  # of an assembled ensemble, the runs that it is made of
+    member_keys: tuple[str, ...] = ()  # of those runs
+    ready: bool = True  # whether its learning rate has been chosen
 
     @property
     def key(self) -> str:
@@ -80,7 +66,7 @@ class Cell:
             "spec": self.spec.to_plain(),
             "evaluation": to_plain(self.evaluation),
             "detectors": list(self.detectors),
-            "members": [each.to_plain() for each in self.members],
+            "members": [spec.to_plain() for spec in self.members],
         }
         text = json.dumps(content, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -103,15 +89,13 @@ def plan(protocol: Protocol, task: Task, nll: Nll = lambda _cell: None) -> list[
     planner = _Planner(protocol, task, nll)
     main = planner.methods()
     known = {cell.spec.name: cell for cell in main if not cell.members}
-    return [*planner.rates(), *main, *(_shared(cell, known) for cell in planner.sweeps())]
-
-
-def _shared(cell: Cell, known: Mapping[str, Cell]) -> Cell:
-    """A cell of a sweep, evaluated as the main tables do it if its run is one of theirs."""
-    same = known.get(cell.spec.name)
-    if same is None:
-        return cell
-    return replace(cell, evaluation=same.evaluation, detectors=same.detectors)
+    cells = [*planner.rates(), *main]
+    for cell in planner.sweeps():
+        same = known.get(cell.spec.name)  # its run is one of the main tables: evaluated as there
+        cells.append(
+            replace(cell, evaluation=same.evaluation, detectors=same.detectors) if same else cell
+        )
+    return cells
 
 
 class _Planner:
@@ -119,7 +103,7 @@ class _Planner:
 
     def __init__(self, protocol: Protocol, task: Task, nll: Nll) -> None:
         self.protocol, self.task, self.nll = protocol, task, nll
-        self.found: dict[str, float | None] = {}
+        self.chosen: dict[str, float | None] = {}
 
     # -- learning rates -------------------------------------------------------------------------
 
@@ -128,75 +112,72 @@ class _Planner:
         """Methods whose learning rate is chosen: those of the contestants and of the sweeps."""
         if not self.protocol.rates.values:
             return []
-        names = [each.method for each in self.protocol.contestants if each.assembled is None]
-        swept = [name for _, _, name, _ in self._rows()]
+        names = [one.method for one in self.protocol.contestants if one.assembled is None]
+        swept = [name for _, _, name, _ in _sweep_rows(self.protocol.sweeps)]
         return list(dict.fromkeys([*names, *swept]))
 
     def rates(self) -> list[Cell]:
         """The runs that choose."""
+        return [cell for name in self.rated for cells in self._trials(name) for cell in cells]
+
+    def _trials(self, name: str) -> list[list[Cell]]:
+        """For each learning rate the runs of a method that try it, one a seed."""
+        rates = self.protocol.rates
         return [
-            self._trial(name, rate, seed)
-            for name in self.rated
-            for rate in self.protocol.rates.values
-            for seed in self.protocol.rates.seeds
+            [
+                Cell(RATES, f"{name} at {rate:g}", seed, self._spec(name, seed, rate), _BRIEF)
+                for seed in rates.seeds
+            ]
+            for rate in rates.values
         ]
 
     def rate(self, name: str) -> float | None:
         """The rate of the least mean NLL; None until all of its runs are there."""
-        if name not in self.found:
-            means = {}
-            for rate in self.protocol.rates.values:
-                seeds = self.protocol.rates.seeds
-                values = [self.nll(self._trial(name, rate, seed)) for seed in seeds]
-                known = [each for each in values if each is not None]
-                if len(known) == len(values):
-                    means[rate] = statistics.fmean(known)
-            complete = len(means) == len(self.protocol.rates.values)
-            self.found[name] = min(means, key=means.__getitem__) if complete else None
-        return self.found[name]
-
-    def _trial(self, name: str, rate: float, seed: int) -> Cell:
-        spec = self._spec(name, seed, rate=rate)
-        return Cell(RATES, f"{name} at {rate:g}", seed, spec, {"brief": True})
+        if name not in self.chosen:
+            values = [[self.nll(cell) for cell in cells] for cells in self._trials(name)]
+            known = [[value for value in nlls if value is not None] for nlls in values]
+            means = [statistics.fmean(nlls) for nlls in known if nlls]
+            best = self.protocol.rates.values[means.index(min(means))] if means else None
+            self.chosen[name] = best if known == values else None
+        return self.chosen[name]
 
     # -- the main tables ------------------------------------------------------------------------
 
     def methods(self) -> list[Cell]:
         """A cell for each contestant and seed; assembled ones last."""
-        trained = [each for each in self.protocol.contestants if each.assembled is None]
-        cells = [self._contestant(each, seed) for each in trained for seed in self._seeds(each)]
-        for each in self.protocol.contestants:
-            if each.assembled is not None:
-                cells.append(self._assembled(each, cells))
-        return cells
-
-    def _seeds(self, contestant: Contestant) -> tuple[int, ...]:
-        return self.protocol.seeds if contestant.seeds is None else contestant.seeds
-
-    def _contestant(self, contestant: Contestant, seed: int) -> Cell:
-        return self._cell(
-            MAIN,
-            contestant.name,
-            contestant.method,
-            seed,
-            settings=contestant.settings,
-            outliers=contestant.outliers,
-            detectors=contestant.detectors,
-        )
+        cells = [
+            self._cell(
+                MAIN,
+                contestant.name,
+                contestant.method,
+                seed,
+                settings=contestant.settings,
+                outliers=contestant.outliers,
+                detectors=contestant.detectors,
+            )
+            for contestant in self.protocol.contestants
+            if contestant.assembled is None
+            for seed in (self.protocol.seeds if contestant.seeds is None else contestant.seeds)
+        ]
+        assembled = [
+            self._assembled(contestant, cells)
+            for contestant in self.protocol.contestants
+            if contestant.assembled is not None
+        ]
+        return cells + assembled
 
     def _assembled(self, contestant: Contestant, cells: list[Cell]) -> Cell:
         """One ensemble of all the runs of a row."""
-        members = [each for each in cells if each.row == contestant.assembled]
-        first = members[0].spec
+        members = [cell for cell in cells if cell.row == contestant.assembled]
         config = replace(method("ensemble").default_config(), members=len(members))
         return replace(
             members[0],
             row=contestant.name,
-            spec=replace(first, method="ensemble", head=config),
-            members=tuple(each.spec for each in members),
-            member_keys=tuple(each.key for each in members),
+            spec=replace(members[0].spec, method="ensemble", head=config),
+            members=tuple(cell.spec for cell in members),
+            member_keys=tuple(cell.key for cell in members),
             detectors=(),
-            ready=all(each.ready for each in members),
+            ready=all(cell.ready for cell in members),
         )
 
     # -- around GEM-FI --------------------------------------------------------------------------
@@ -205,46 +186,9 @@ class _Planner:
         """Ablations, sensitivities and outliers."""
         sweeps = self.protocol.sweeps
         seeds = self.protocol.seeds if sweeps.seeds is None else sweeps.seeds
-        for group, row, name, changes in self._rows():
+        for group, row, name, changes in _sweep_rows(sweeps):
             for seed in seeds:
                 yield self._cell(group, row, name, seed, **changes)
-
-    def _rows(self) -> Iterator[Row]:
-        """Group, row, method, and what differs from its default."""
-        yield from self._presets()
-        sweeps = self.protocol.sweeps
-        for value in sweeps.fisher:
-            settings = (f"fi_reg_weight={value}", f"fi_mod_strength={value}")
-            yield FISHER, f"{value:g}", _GEM, {"settings": settings}
-        for value in sweeps.kl:
-            yield KL, f"{value:g}", _GEM, {"settings": (f"kl_weight={value}",)}
-        for count in sweeps.components:
-            yield COMPONENTS, str(count), _GEM, {"settings": (f"num_components={count}",)}
-        if sweeps.outliers:
-            yield from self._outliers()
-
-    def _presets(self) -> Iterator[Row]:
-        sweeps = self.protocol.sweeps
-        if sweeps.ablation:
-            for row, config in gem_paper.ablation().items():
-                yield ABLATION, row, _PAPER, {"head": config}
-        if sweeps.ablation_ours:
-            for row, config in gem_paper.ablation(gem_paper.OURS).items():
-                yield ABLATION_OURS, row, _PAPER, {"head": config}
-        if sweeps.related:
-            for row in ("dirichlet-mixture", "gated-dirichlet"):
-                yield RELATED, row, _PAPER, {"head": gem_paper.preset(row)}
-
-    def _outliers(self) -> Iterator[Row]:
-        for name in ("daedl", "re-edl"):
-            yield OUTLIERS, name, name, {}
-            yield OUTLIERS, f"{name}+vos", name, {"outliers": "vos"}
-        yield OUTLIERS, _GEM, _GEM, {}
-        for kind in ("none", "vos"):
-            yield OUTLIERS, f"{_GEM}+{kind}", _GEM, {"outliers": kind}
-        # as many as of VOS, and as late: the two rows differ in the kind alone
-        noise = replace(method(_GEM).default_config(), outliers=replace(VOS, kind="noise"))
-        yield OUTLIERS, f"{_GEM}+noise", _GEM, {"head": noise}
 
     # -- one cell -------------------------------------------------------------------------------
 
@@ -263,11 +207,11 @@ class _Planner:
             rate = self.rate(name)
             ready = rate is not None
             rate = self.protocol.rates.values[0] if rate is None else rate
-        spec = self._spec(name, seed, rate=rate, **changes)
+        spec = self._spec(name, seed, rate, **changes)
         shift = to_plain(self.protocol.shift) if group == MAIN else None
         return Cell(group, row, seed, spec, {"shift": shift}, detectors, ready=ready)
 
-    def _spec(self, name: str, seed: int, *, rate: float | None = None, **changes: Any) -> RunSpec:
+    def _spec(self, name: str, seed: int, rate: float | None, **changes: Any) -> RunSpec:
         """The spec of a method under the protocol."""
         train = self.protocol.train_changes() | {"seed": seed}
         if rate is not None:
@@ -282,3 +226,38 @@ class _Planner:
             own=self.protocol.own,
             **changes,
         )
+
+
+def _sweep_rows(sweeps: Sweeps) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Group, row, method, and what differs from its default."""
+    presets = {
+        ABLATION: gem_paper.ablation() if sweeps.ablation else {},
+        ABLATION_OURS: gem_paper.ablation(gem_paper.OURS) if sweeps.ablation_ours else {},
+        RELATED: {
+            row: gem_paper.preset(row)
+            for row in ("dirichlet-mixture", "gated-dirichlet")
+            if sweeps.related
+        },
+    }
+    for group, configs in presets.items():
+        for row, config in configs.items():
+            yield group, row, "gem-paper", {"head": config}
+    settings = {
+        FISHER: (sweeps.fisher, ("fi_reg_weight", "fi_mod_strength")),
+        KL: (sweeps.kl, ("kl_weight",)),
+        COMPONENTS: (sweeps.components, ("num_components",)),
+    }
+    for group, (values, names) in settings.items():
+        for value in values:
+            texts = tuple(f"{name}={value}" for name in names)
+            yield group, f"{value:g}", _GEM, {"settings": texts}
+    if sweeps.outliers:
+        for name in ("daedl", "re-edl"):
+            yield OUTLIERS, name, name, {}
+            yield OUTLIERS, f"{name}+vos", name, {"outliers": "vos"}
+        yield OUTLIERS, _GEM, _GEM, {}
+        for kind in ("none", "vos"):
+            yield OUTLIERS, f"{_GEM}+{kind}", _GEM, {"outliers": kind}
+        # as many as of VOS, and as late: the two rows differ in the kind alone
+        noise = replace(method(_GEM).default_config(), outliers=replace(VOS, kind="noise"))
+        yield OUTLIERS, f"{_GEM}+noise", _GEM, {"head": noise}

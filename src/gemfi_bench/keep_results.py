@@ -27,8 +27,7 @@ from gemfi_bench.runner import GRID, PROTOCOL
 
 RESULTS = Path(__file__).parents[2] / "results"
 _FILES = (PROTOCOL, GRID, OVERHEAD, "claims.json", "claims.md")
-_DOCS = "../../docs/benchmark.md"
-_RENDERED = (("tables", ("md", "csv", "tex")), ("figures", ("png",)))
+_RENDERED = (("tables", (".md", ".csv", ".tex")), ("figures", (".png",)))
 
 
 def keep(folder: Path, below: Path = RESULTS) -> Path:
@@ -46,7 +45,11 @@ def keep(folder: Path, below: Path = RESULTS) -> Path:
             shutil.copy(folder / name, target / name)
     _keep_rendered(folder, target)
     if (folder / MANIFEST).exists():
-        entries = _keep_manifest(folder / MANIFEST, target)
+        entries = read_json(folder / MANIFEST, "run gemfi report again, which writes it anew")
+        for entry in entries.values():
+            if "files" in entry:
+                entry["files"] = [name for name in entry["files"] if (target / name).is_file()]
+        write_atomically(target / MANIFEST, to_json(entries, indent=1).encode() + b"\n")
         write_atomically(target / "README.md", _readme(results, entries, target).encode())
     return target
 
@@ -54,26 +57,13 @@ def keep(folder: Path, below: Path = RESULTS) -> Path:
 def _keep_rendered(folder: Path, target: Path) -> None:
     """Tables and figures, if it was rendered."""
     for part, endings in _RENDERED:
-        if not (folder / part).is_dir():
-            continue
-        (target / part).mkdir()
-        for path in sorted((folder / part).iterdir()):
+        for path in sorted((folder / part).glob("*")):
+            (target / part).mkdir(exist_ok=True)
             if path.suffix == ".png":
-                Image.open(path).convert("RGB").quantize(256).save(
-                    target / part / path.name, optimize=True
-                )
-            elif path.suffix.removeprefix(".") in endings:
+                picture = Image.open(path).convert("RGB").quantize(256)
+                picture.save(target / part / path.name, optimize=True)
+            elif path.suffix in endings:
                 shutil.copy(path, target / part / path.name)
-
-
-def _keep_manifest(path: Path, target: Path) -> dict[str, Any]:
-    """The manifest with the files that were kept."""
-    entries: dict[str, Any] = read_json(path, "run gemfi report again, which writes it anew")
-    for entry in entries.values():
-        if "files" in entry:
-            entry["files"] = [name for name in entry["files"] if (target / name).is_file()]
-    write_atomically(target / MANIFEST, to_json(entries, indent=1).encode() + b"\n")
-    return entries
 
 
 def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
@@ -85,7 +75,7 @@ def _readme(results: Results, entries: Mapping[str, Any], target: Path) -> str:
         f"{results.protocol.title}.",
         "",
         f"{done} of {planned} runs; the ledger is [claims.md](claims.md).",
-        f"How it is made: [docs/benchmark.md]({_DOCS}).",
+        "How it is made: [docs/benchmark.md](../../docs/benchmark.md).",
         "",
         *(f"- {note}" for note in results.protocol.notes),
         *(f"- {caveat}" for caveat in results.caveats(results.ood_sets)),

@@ -1,12 +1,11 @@
 """Every table and figure of the paper by its label, and what stands for it here.
 
 To add a table or a figure of our own, enter it in `TABLES` or `FIGURES`; a label of the paper also
-belongs into `PAPER_TABLES` or `PAPER_FIGURES`. What is not made needs a reason in `NOT_MADE`.
+belongs into `PAPER_TABLES` or `PAPER_FIGURES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +31,6 @@ PAPER_FIGURES: Final = (
     "app:lambda", "supp-uncert", "supp-calib", "supp-accconf", "supp-energy",
 )  # fmt: skip
 """The paper's figures and their panels, in its order, by their labels without `fig:`."""
-
-NOT_MADE: Final[Mapping[str, str]] = {}
-"""Label of the paper -> why nothing stands for it here. So far there is something for each."""
 
 
 def is_kept(folder: Path) -> bool:

@@ -32,7 +32,6 @@ DATA: Final = {
 
 METHODS: Final = ("softmax", "ensemble", "edl", "daedl", "re-edl", "gem-core", "gem-fi")
 DETECTOR: Final = "knn"
-_NONE: Final = "–"
 
 _Line = tuple[str, Pick, Pick | None, Better, int]
 """What it is, of a method, of the detector if it has it, which way is good, and digits."""
@@ -58,7 +57,7 @@ def ledgers(below: Path = RESULTS) -> str:
     for name, (title, _) in DATA.items():
         claims = read_json(below / name / "claims.json", "keep the results again")
         counts = Counter((claim["where"] == OURS, claim["verdict"]) for claim in claims)
-        cells = [f"{counts[False, name]} / {counts[True, name]}" for name in VERDICTS]
+        cells = [f"{counts[False, verdict]} / {counts[True, verdict]}" for verdict in VERDICTS]
         rows.append([f"[{title}](results/{name}/claims.md)", *cells])
     return "\n".join(markdown_table(rows))
 
@@ -70,10 +69,9 @@ def _lines(results: Results, digits: int) -> list[_Line]:
         ("NLL", of_test("nll"), None, "low", 3),
         ("ECE", of_test("ece"), None, "low", digits),
     ]
+    judges = [name for name in results.unseen_sets if not results.is_absent(name)]
     for group in (results.protocol.near, results.protocol.far):
-        names = [
-            name for name in group if name in results.unseen_sets and not results.is_absent(name)
-        ]
+        names = [name for name in group if name in judges]
         if names:
             pick = mean_of([of_set(name, "epistemic", "auroc") for name in names])
             beside = mean_of([of_detector(name, DETECTOR, "auroc") for name in names])
@@ -88,9 +86,10 @@ def _cells(results: Results, line: _Line) -> list[str]:
     values.append(None if beside is None else results.value("softmax", beside))
     rows = tuple(Row(str(at), (value,)) for at, value in enumerate(values))
     marked = marks(Table("overview", "", (Column("", better=better, decimals=digits),), rows))
-    best = {row for (row, _), mark in marked.items() if mark == "best"}
-    shown = [_NONE if value is None else printed(value.mean, digits) for value in values]
-    return [f"**{text}**" if at in best else text for at, text in enumerate(shown)]
+    shown = ["–" if value is None else printed(value.mean, digits) for value in values]
+    return [
+        f"**{text}**" if marked.get((at, 0)) == "best" else text for at, text in enumerate(shown)
+    ]
 
 
 if __name__ == "__main__":

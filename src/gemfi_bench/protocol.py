@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,13 +36,15 @@ _SOURCE: Final = "softmax"
 
 def _check_values(name: str, values: Sequence[object]) -> None:
     """Refuse one that is there twice, as the records name it: runs and rows would be double."""
-    shown = [f"{each:g}" if isinstance(each, float) else str(each) for each in values]
-    again = [each for at, each in enumerate(shown) if each in shown[:at]]
+    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    again = [text for at, text in enumerate(shown) if text in shown[:at]]
     if again:
         raise InputError(f"{name} must be different from each other, but {again[0]} is twice there")
 
 
-def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
+def _check_seeds(name: str, seeds: tuple[int, ...] | None) -> None:
+    if seeds is None:  # those of the protocol
+        return
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"{name} must be different numbers, at least one, got {list(seeds)}")
     for seed in seeds:
@@ -52,28 +53,18 @@ def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True)
 class Network:
-    """The backbone of every run.
+    """The backbone of every run."""
 
-    Attributes:
-        backbone: a name in `BACKBONES`; None for what suits the task's samples.
-        options: texts `name=value` for it.
-    """
-
-    backbone: str | None = None
-    options: tuple[str, ...] = ()
+    backbone: str | None = None  # a name in `BACKBONES`; None for what suits the task's samples
+    options: tuple[str, ...] = ()  # texts `name=value` for it
 
 
 @dataclass(frozen=True)
 class Rates:
-    """A learning rate for each method, chosen by the mean NLL on ID validation data.
+    """A learning rate for each method, chosen by the mean NLL on ID validation data."""
 
-    Attributes:
-        values: to choose from; none for that of `train`, the same for all.
-        seeds: of the runs that choose.
-    """
-
-    values: tuple[float, ...] = ()
-    seeds: tuple[int, ...] = (0,)
+    values: tuple[float, ...] = ()  # to choose from; none for that of `train`, the same for all
+    seeds: tuple[int, ...] = (0,)  # of the runs that choose
 
     def __post_init__(self) -> None:
         _check_values("rates.values", self.values)
@@ -84,25 +75,15 @@ class Rates:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A row of the main tables.
+    """A row of the main tables."""
 
-    Attributes:
-        method: a name in `METHODS`.
-        row: its name in the records; None for that of the method.
-        seeds: None for those of the protocol.
-        settings: texts `name=value` for its configuration.
-        outliers: of another kind than its default.
-        detectors: post-hoc detectors to fit on its runs, or `all`.
-        assembled: of an ensemble, the row whose runs are its members, in place of training.
-    """
-
-    method: str
-    row: str | None = None
-    seeds: tuple[int, ...] | None = None
-    settings: tuple[str, ...] = ()
-    outliers: Kind | None = None
-    detectors: tuple[str, ...] = ()
-    assembled: str | None = None
+    method: str  # a name in `METHODS`
+    row: str | None = None  # its name in the records; None for that of the method
+    seeds: tuple[int, ...] | None = None  # None for those of the protocol
+    settings: tuple[str, ...] = ()  # texts `name=value` for its configuration
+    outliers: Kind | None = None  # of another kind than its default
+    detectors: tuple[str, ...] = ()  # post-hoc detectors to fit on its runs, or `all`
+    assembled: str | None = None  # of an ensemble, the row whose runs are its members, untrained
 
     @property
     def name(self) -> str:
@@ -112,13 +93,9 @@ class Contestant:
     def __post_init__(self) -> None:
         method(self.method)
         detector_names(self.detectors)
-        if self.seeds is not None:
-            _check_seeds(f"seeds of {self.name}", self.seeds)
-        if self.assembled is not None:
-            self._check_assembled()
-
-    def _check_assembled(self) -> None:
-        """Nothing is trained for it, so that it has no settings of its own."""
+        _check_seeds(f"seeds of {self.name}", self.seeds)
+        if self.assembled is None:
+            return
         if self.method != "ensemble":
             raise InputError(f"assembled is for the ensemble, not for {self.method}")
         for name in ("seeds", "settings", "outliers", "detectors"):
@@ -131,32 +108,19 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Sweeps:
-    """Runs around GEM-FI, each for a table of the paper.
+    """Runs around GEM-FI, each for a table of the paper."""
 
-    Attributes:
-        ablation: the ten rows of the paper's ablation, with the paper's settings.
-        ablation_ours: the same switches, with the settings of `gem-fi` here.
-        fisher: values of λ_FI, for penalty and modulation at once.
-        kl: values of λ_KL.
-        components: values of K.
-        outliers: DAEDL and Re-EDL with virtual outliers, GEM-FI without, with the paper's VOS and
-            with noise in their place.
-        related: mixture of Dirichlets and gated Dirichlet, which stand for related work.
-        seeds: None for those of the protocol.
-    """
-
-    ablation: bool = False
-    ablation_ours: bool = False
-    fisher: tuple[float, ...] = ()
-    kl: tuple[float, ...] = ()
-    components: tuple[int, ...] = ()
-    outliers: bool = False
-    related: bool = False
-    seeds: tuple[int, ...] | None = None
+    ablation: bool = False  # the ten rows of the paper's ablation, with the paper's settings
+    ablation_ours: bool = False  # the same switches, with the settings of `gem-fi` here
+    fisher: tuple[float, ...] = ()  # values of λ_FI, for penalty and modulation at once
+    kl: tuple[float, ...] = ()  # values of λ_KL
+    components: tuple[int, ...] = ()  # values of K
+    outliers: bool = False  # DAEDL and Re-EDL with VOS; GEM-FI with VOS, with noise, without
+    related: bool = False  # mixture of Dirichlets and gated Dirichlet, for related work
+    seeds: tuple[int, ...] | None = None  # None for those of the protocol
 
     def __post_init__(self) -> None:
-        if self.seeds is not None:
-            _check_seeds("sweeps.seeds", self.seeds)
+        _check_seeds("sweeps.seeds", self.seeds)
         for name in ("fisher", "kl", "components"):
             _check_values(f"sweeps.{name}", getattr(self, name))
         for name in ("fisher", "kl"):
@@ -170,16 +134,13 @@ class Sweeps:
 class Shift:
     """Corrupted copies of the first test images.
 
-    Attributes:
-        corruptions: their names; of `mnist` those of MNIST-C, of `cifar10` those of CIFAR-10-C, of
-            `digits` those of `gemfi.data.corruptions.ANY_SIZE`; none for no shift.
-        severities: 1 to 5; empty where a corruption has one severity.
-        images: how many of the first test images.
+    The corruptions of `mnist` are those of MNIST-C, of `cifar10` those of CIFAR-10-C, of `digits`
+    those of `gemfi.data.corruptions.ANY_SIZE`; none for no shift.
     """
 
     corruptions: tuple[str, ...] = ()
-    severities: tuple[int, ...] = ()
-    images: int = 1000
+    severities: tuple[int, ...] = ()  # 1 to 5; empty where a corruption has one severity
+    images: int = 1000  # how many of the first test images
 
     def __post_init__(self) -> None:
         check_int("shift.images", self.images, 1)
@@ -189,42 +150,23 @@ class Shift:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is compared, on which data, with which budget.
+    """What is compared, on which data, with which budget."""
 
-    Attributes:
-        name: of the protocol: small letters, digits, '.', '_' and '-'.
-        title: one line.
-        task: a name in `TASKS`, or the path of a user's own data, from the folder of the file.
-        own: how a user's own data are read.
-        network: of every run.
-        train: fields of `TrainConfig` that every run has; `augmentation` by name.
-        rates: how the learning rate is chosen.
-        seeds: of every run, unless its row says otherwise.
-        contestants: the rows of the main tables.
-        sweeps: runs around GEM-FI.
-        shift: corrupted test data.
-        near: OOD test sets that are near.
-        far: OOD test sets that are far.
-        seen: those of the OOD test sets that a pretrained network has seen; tables mark them, and
-            no claim is judged by them.
-        notes: what a reader of the tables must know.
-    """
-
-    name: str
-    title: str
-    task: str
+    name: str  # small letters, digits, '.', '_' and '-'
+    title: str  # one line
+    task: str  # a name in `TASKS`, or the path of a user's own data, from the folder of the file
     contestants: tuple[Contestant, ...]
-    own: OwnData = OwnData()  # noqa: RUF009 - frozen
+    own: OwnData = OwnData()  # noqa: RUF009 - frozen; how a user's own data are read
     network: Network = Network()
-    train: Mapping[str, Any] = field(default_factory=dict)
+    train: Mapping[str, Any] = field(default_factory=dict)  # of `TrainConfig`; augmentation by name
     rates: Rates = Rates()
-    seeds: tuple[int, ...] = SEEDS
+    seeds: tuple[int, ...] = SEEDS  # of every run, unless its row says otherwise
     sweeps: Sweeps = Sweeps()
     shift: Shift = Shift()
-    near: tuple[str, ...] = ()
-    far: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()  # OOD test sets that are near
+    far: tuple[str, ...] = ()  # OOD test sets that are far
+    seen: tuple[str, ...] = ()  # those a pretrained network has seen: marked, and no claim's judge
+    notes: tuple[str, ...] = ()  # what a reader of the tables must know
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -240,19 +182,18 @@ class Protocol:
 
     def train_changes(self) -> dict[str, Any]:
         """The fields of `TrainConfig` that the protocol sets."""
-        known = {each.name for each in fields(TrainConfig)} - {"seed"}
-        found: dict[str, Any] = {}
-        for name, value in self.train.items():
+        known = {one.name for one in fields(TrainConfig)} - {"seed"}
+        for name in self.train:
             if name not in known:
                 raise InputError(f"train.{name}: unknown field; known: {', '.join(sorted(known))}")
-            if name == "augmentation":
-                check_choice("train.augmentation", value, tuple(AUGMENTATIONS))
-                found[name] = AUGMENTATIONS[value]
-            else:
-                found[name] = value
-        plain = {name: value for name, value in found.items() if name != "augmentation"}
+        plain = dict(self.train)
+        augmentation = {}
+        if "augmentation" in plain:
+            name = plain.pop("augmentation")
+            check_choice("train.augmentation", name, tuple(AUGMENTATIONS))
+            augmentation = {"augmentation": AUGMENTATIONS[name]}
         checked = from_plain(TrainConfig, plain, "train")
-        return found | {name: getattr(checked, name) for name in plain}
+        return augmentation | {name: getattr(checked, name) for name in plain}
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -265,32 +206,27 @@ class Protocol:
         return from_plain(cls, mapping, where)
 
 
+_FOLDER: Final = Path(__file__).with_name("protocols")
+
+
 def built_in() -> tuple[str, ...]:
     """The names of the package's protocols."""
-    folder = resources.files("gemfi_bench") / "protocols"
-    return tuple(
-        sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if _is_toml(each.name))
-    )
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
 def find_protocol(name: str) -> Protocol:
-    """A protocol of the package by its name, or a user's by the path of its file.
-
-    Args:
-        name: such as `digits`, or `mine.toml`.
-    """
+    """A protocol of the package by its name, such as `digits`, or a user's by its file's path."""
     if name in built_in():
-        file = resources.files("gemfi_bench") / "protocols" / f"{name}.toml"
-        return _parsed(file.read_bytes(), name, Path())
+        return _read(_FOLDER / f"{name}.toml", name)
     path = Path(name)
-    if not _is_toml(name):
+    if path.suffix != ".toml":
         raise InputError(
             f"unknown protocol {name!r}; known: {', '.join(built_in())}; or give the path of a "
             "TOML file"
         )
     if not path.is_file():
         raise InputError(f"protocol {path} does not exist: no such file")
-    protocol = _parsed(path.read_bytes(), str(path), path.parent)
+    protocol = _read(path, str(path))
     if protocol.name in built_in():
         raise InputError(
             f"{path}: name {protocol.name!r} is that of a protocol of the package; give yours "
@@ -299,9 +235,9 @@ def find_protocol(name: str) -> Protocol:
     return protocol
 
 
-def _parsed(data: bytes, where: str, folder: Path) -> Protocol:
+def _read(path: Path, where: str) -> Protocol:
     try:
-        plain = tomllib.loads(data.decode())
+        plain = tomllib.loads(path.read_bytes().decode())
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is no TOML: {error}; save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
@@ -309,40 +245,36 @@ def _parsed(data: bytes, where: str, folder: Path) -> Protocol:
     protocol = Protocol.from_plain(plain, where)
     if protocol.task in TASKS:
         return protocol
-    found = (folder / protocol.task).resolve()
-    if not found.exists():
+    data = (path.parent / protocol.task).resolve()
+    if not data.exists():
         raise InputError(
             f"{where}: task {protocol.task!r} is neither a known task ({', '.join(TASKS)}) nor a "
-            f"file or folder: {found} does not exist"
+            f"file or folder: {data} does not exist"
         )
-    return replace(protocol, task=str(found))
-
-
-def _is_toml(name: str) -> bool:
-    return name.endswith(".toml")
+    return replace(protocol, task=str(data))
 
 
 def _check_rows(contestants: Sequence[Contestant], seeds: Sequence[int]) -> None:
     """Rows of different names, and ensembles of rows that they can be assembled from."""
     if not contestants:
         raise InputError("contestants: there is nothing to compare")
-    rows = {each.name: each for each in contestants}
+    rows = {contestant.name: contestant for contestant in contestants}
     if len(rows) < len(contestants):
-        names = ", ".join(each.name for each in contestants)
+        names = ", ".join(contestant.name for contestant in contestants)
         raise InputError(f"contestants: two rows have one name: {names}")
-    for each in contestants:
-        if each.assembled is None:
+    for name, contestant in rows.items():
+        if contestant.assembled is None:
             continue
-        source = rows.get(each.assembled)
+        source = rows.get(contestant.assembled)
         if source is None or source.method != _SOURCE:
             why = "no row" if source is None else f"a row of {source.method}"
-            known = [name for name, row in rows.items() if row.method == _SOURCE]
+            known = [row for row, other in rows.items() if other.method == _SOURCE]
             raise InputError(
-                f"contestants: {each.name} is assembled from {each.assembled!r}, which is {why}; "
+                f"contestants: {name} is assembled from {contestant.assembled!r}, which is {why}; "
                 f"assembled must be a row of {_SOURCE}: {', '.join(known) or 'there is none'}"
             )
         if len(seeds if source.seeds is None else source.seeds) < 2:
             raise InputError(
-                f"contestants: {each.name} is assembled from {each.assembled}, which has one seed; "
-                "an ensemble needs at least two"
+                f"contestants: {name} is assembled from {contestant.assembled}, which has one "
+                "seed; an ensemble needs at least two"
             )

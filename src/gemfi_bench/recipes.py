@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from gemfi.data import Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.errors import InputError
 from gemfi.methods import PAPER_PRESETS, PRESETS, PaperConfig, method
 from gemfi.outliers import VOS
-from gemfi.runs.spec import Recipe, RunSpec, find_task, make_spec
+from gemfi.runs.spec import Recipe
 from gemfi.spectral import Spectral
 from gemfi.training.config import TrainConfig
 
@@ -26,33 +25,15 @@ DATASETS: Final = ("mnist", "cifar10")
 
 
 def paper_recipe(method_name: str, dataset: str) -> Recipe:
-    """The recipe of a method's own paper.
-
-    Args:
-        method_name: a name in `METHODS`.
-        dataset: `mnist` or `cifar10`.
-    """
+    """The recipe of a method's own paper, on `mnist` or `cifar10`."""
     name = method(method_name).info.name
     _check_dataset(dataset)
     if name not in OWN:
-        raise InputError(
-            f"{name} has no recipe of its own: it is this project's, and the paper's is gem-paper"
-            if name in PRESETS
-            else f"{name} has no recipe of its own; use the recipe matched"
-        )
+        why = "; use the recipe matched"
+        if name in PRESETS:
+            why = ": it is this project's, and the paper's is gem-paper"
+        raise InputError(f"{name} has no recipe of its own{why}")
     return OWN[name](dataset)
-
-
-def paper_spec(name: str, method_name: str, task: Task | None = None) -> RunSpec:
-    """The run that a method's own paper asks for, on mnist or cifar10.
-
-    Args:
-        name: of the task.
-        method_name: a name in `METHODS`.
-        task: the task itself, if it is at hand.
-    """
-    recipe = paper_recipe(method_name, name)  # says what there is, before data is read
-    return make_spec(name, method_name, task or find_task(name), recipe=recipe)
 
 
 def _check_dataset(dataset: str) -> None:
@@ -97,15 +78,32 @@ _STOPPED = (
 _BEST = "the authors keep the epoch with the best validation accuracy, here that of the best NLL"
 
 
-def _grey(train: TrainConfig, *, hidden: tuple[int, ...] = (64, 64, 64), **more: Any) -> Recipe:
+def _grey(
+    train: TrainConfig,
+    head: Mapping[str, Any],
+    *notes: str,
+    hidden: tuple[int, ...] = (64, 64, 64),
+    normalise: bool = False,
+) -> Recipe:
     """On MNIST: the network of PostNet, I-EDL and R-EDL, unless it is told otherwise."""
-    return Recipe(train, "convnet", _GREY | {"hidden": hidden}, **more)
+    return Recipe(train, "convnet", _GREY | {"hidden": hidden}, head, normalise, notes)
 
 
-def _vgg(train: TrainConfig, *, dropout: float = 0.5, **more: Any) -> Recipe:
+def _vgg(
+    train: TrainConfig,
+    head: Mapping[str, Any],
+    *notes: str,
+    dropout: float = 0.5,
+    normalise: bool = False,
+) -> Recipe:
     """On CIFAR-10: the network and the augmentation of PostNet, I-EDL, R-EDL and DAEDL."""
     train = replace(train, augmentation=AUGMENTATIONS["daedl"])
-    return Recipe(train, "vgg16", _COLOUR | {"dropout": dropout}, **more)
+    return Recipe(train, "vgg16", _COLOUR | {"dropout": dropout}, head, normalise, notes)
+
+
+def _resnet(train: TrainConfig, head: Mapping[str, Any], *notes: str, width: int) -> Recipe:
+    train = replace(train, augmentation=AUGMENTATIONS["standard"])
+    return Recipe(train, "resnet18", _COLOUR | {"width": width}, head, notes=notes)
 
 
 # -- one function a method ------------------------------------------------------------------------
@@ -114,13 +112,10 @@ def _vgg(train: TrainConfig, *, dropout: float = 0.5, **more: Any) -> Recipe:
 def _softmax(dataset: str) -> Recipe:
     """DDU's, which trains with cross-entropy."""
     if dataset == "mnist":
-        note = (
-            "DDU has no network for MNIST: the network and the training of I-EDL, without its head"
-        )
-        return _grey(_ADAM, normalise=False, notes=(note, _STOPPED))
-    train = replace(_SGD, augmentation=AUGMENTATIONS["standard"])
+        note = "DDU has no network for MNIST: the network and the training of I-EDL, "
+        return _grey(_ADAM, {}, f"{note}without its head", _STOPPED)
     note = "DDU's network and training, without spectral normalisation, which is no part of softmax"
-    return Recipe(train, "resnet18", _COLOUR | {"width": 64}, notes=(note,))
+    return _resnet(_SGD, {}, note, width=64)
 
 
 def _mc_dropout(dataset: str) -> Recipe:
@@ -139,7 +134,7 @@ def _ensemble(dataset: str) -> Recipe:
 
 
 def _edl(dataset: str) -> Recipe:
-    head: dict[str, Any] = {"risk": "mse", "kl_weight": 1.0}
+    head = {"risk": "mse", "kl_weight": 1.0}
     if dataset == "mnist":
         train = TrainConfig(
             epochs=50,
@@ -152,26 +147,23 @@ def _edl(dataset: str) -> Recipe:
             weight_decay=5e-3,
             clip_norm=_UNCLIPPED,
         )
-        notes = (
+        return _grey(
+            train,
+            head | {"evidence": "relu", "kl_ramp": 10 / 50},
             "a convolutional network in place of LeNet",
             "the number of epochs is ours; the rate falls to a tenth every 7",
+            hidden=(),
         )
-        head |= {"evidence": "relu", "kl_ramp": 10 / 50}
-        return _grey(train, hidden=(), head=head, normalise=False, notes=notes)
-    head |= {"evidence": "softplus", "kl_ramp": 10 / 200}
     note = "the paper's network for CIFAR is another: this is EDL as I-EDL trains it"
-    train = replace(_ADAM, learning_rate=1e-4)
-    return _vgg(train, head=head, normalise=False, notes=(note, _STOPPED))
+    head |= {"evidence": "softplus", "kl_ramp": 10 / 200}
+    return _vgg(replace(_ADAM, learning_rate=1e-4), head, note, _STOPPED)
 
 
 def _i_edl(dataset: str) -> Recipe:
     head = {"kl_weight": 1.0, "kl_ramp": 10 / 200}
     if dataset == "mnist":
-        head["fisher_weight"] = 0.005
-        return _grey(_ADAM, head=head, normalise=False, notes=(_STOPPED,))
-    head["fisher_weight"] = 0.05
-    train = replace(_ADAM, learning_rate=5e-4)
-    return _vgg(train, head=head, normalise=False, notes=(_STOPPED,))
+        return _grey(_ADAM, head | {"fisher_weight": 0.005}, _STOPPED)
+    return _vgg(replace(_ADAM, learning_rate=5e-4), head | {"fisher_weight": 0.05}, _STOPPED)
 
 
 def _r_edl(dataset: str) -> Recipe:
@@ -183,9 +175,8 @@ def _r_edl(dataset: str) -> Recipe:
 def _re_edl(dataset: str) -> Recipe:
     if dataset == "mnist":
         train = replace(_ADAM, epochs=60, schedule="step", milestones=(0.25, 0.5, 0.75), decay=0.1)
-        return _grey(train, head={"prior": 0.1}, normalise=False, notes=(_BEST,))
-    train = replace(_ADAM, learning_rate=1e-4)
-    return _vgg(train, head={"prior": 0.8}, normalise=False, notes=(_BEST,))
+        return _grey(train, {"prior": 0.1}, _BEST)
+    return _vgg(replace(_ADAM, learning_rate=1e-4), {"prior": 0.8}, _BEST)
 
 
 def _daedl(dataset: str) -> Recipe:
@@ -197,14 +188,14 @@ def _daedl(dataset: str) -> Recipe:
         "the rate falls by 5 % an epoch, here a little every step",
         "spectral norms are those of the convolutions; the authors bound the reshaped kernels",
     )
-    held = Spectral("hard", 1.0)
     if dataset == "mnist":
         # its density sees the output of the convolutions, so nothing may come after them
         note = "one linear layer in place of four: the density is that of what the head sees"
-        recipe = _grey(train, hidden=(), head=head, normalise=False, notes=(*notes, note))
+        recipe = _grey(train, head, *notes, note, hidden=())
     else:
-        recipe = _vgg(train, head=head, notes=notes)
-    return replace(recipe, backbone_options={**recipe.backbone_options, "spectral": held})
+        recipe = _vgg(train, head, *notes, normalise=True)
+    bound = {"spectral": Spectral("hard", 1.0)}
+    return replace(recipe, backbone_options={**recipe.backbone_options, **bound})
 
 
 def _postnet(dataset: str) -> Recipe:
@@ -212,9 +203,8 @@ def _postnet(dataset: str) -> Recipe:
     head = {"latent": 6, "flow_length": 6, "entropy_weight": 1e-5}
     notes = (_STOPPED, "the authors compute in float64, here in float32")
     if dataset == "mnist":
-        note = "the learning rate is that of CIFAR-10"
-        return _grey(train, head=head, normalise=False, notes=(*notes, note))
-    return _vgg(train, dropout=0.0, head=head, normalise=False, notes=notes)
+        return _grey(train, head, *notes, "the learning rate is that of CIFAR-10")
+    return _vgg(train, head, *notes, dropout=0.0)
 
 
 def _prior_network(dataset: str) -> Recipe:
@@ -225,8 +215,8 @@ def _prior_network(dataset: str) -> Recipe:
         "network as in PostNet's comparison; budget, milestones and learning rate are DDU's",
     )
     if dataset == "mnist":
-        return _grey(train, head=head, notes=notes)
-    return _vgg(train, dropout=0.0, head=head, notes=notes)
+        return _grey(train, head, *notes, normalise=True)
+    return _vgg(train, head, *notes, dropout=0.0, normalise=True)
 
 
 def _cedl_plus(dataset: str) -> Recipe:
@@ -240,13 +230,12 @@ def _cedl_plus(dataset: str) -> Recipe:
         clip_norm=_UNCLIPPED,
     )
     head = {"kl_weight": 0.1, "kl_start": 0.01}
-    notes = ("training as in the code of CEDL, of which 120 epochs are the shorter of two budgets",)
+    note = "training as in the code of CEDL, of which 120 epochs are the shorter of two budgets"
     if dataset == "mnist":
-        note = "the paper has no network for MNIST: that of I-EDL"
-        return _grey(train, head=head, notes=(*notes, note))
-    train = replace(train, augmentation=AUGMENTATIONS["standard"])
-    note = "resnet18 of width 16 in place of ResNet-32, the nearest in size that is here"
-    return Recipe(train, "resnet18", _COLOUR | {"width": 16}, head, notes=(*notes, note))
+        network = "the paper has no network for MNIST: that of I-EDL"
+        return _grey(train, head, note, network, normalise=True)
+    network = "resnet18 of width 16 in place of ResNet-32, the nearest in size that is here"
+    return _resnet(train, head, note, network, width=16)
 
 
 # -- the GEM family -------------------------------------------------------------------------------
@@ -309,12 +298,9 @@ RELEASED: dict[str, Any] = {
 
 
 def gem_config(preset: str, dataset: str, *, released: bool = False) -> PaperConfig:
-    """A GEM preset with the paper's values for a data set, or those of its released code.
+    """A GEM preset with the paper's values for a data set.
 
-    Args:
-        preset: `gem-core`, `gem-mix` or `gem-fi`.
-        dataset: `mnist` or `cifar10`.
-        released: also take over what the released code does differently.
+    With `released`, it also takes over what the released code does differently.
     """
     if preset not in PAPER_PRESETS:
         raise InputError(f"unknown preset {preset!r}; known: {', '.join(PAPER_PRESETS)}")
@@ -330,8 +316,8 @@ def gem_config(preset: str, dataset: str, *, released: bool = False) -> PaperCon
 
 def _gem(dataset: str) -> Recipe:
     config = gem_config("gem-fi", dataset)
-    whole = {each.name: getattr(config, each.name) for each in fields(config)}
-    return replace(_GEM[dataset], head=whole)
+    head = {field.name: getattr(config, field.name) for field in fields(config)}
+    return replace(_GEM[dataset], head=head)
 
 
 OWN: Final[Mapping[str, Callable[[str], Recipe]]] = {

@@ -46,35 +46,20 @@ View = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of a run that was done.
+    """What is known of a run that was done."""
 
-    Attributes:
-        key: of its cell.
-        title: of the cell for which it was done first.
-        spec: its configuration, as JSON values.
-        members: keys of the runs that it was assembled from; in old records names of theirs.
-        data: set -> name, role, size and checksum.
-        sessions: environments in which it was trained and evaluated.
-        training: steps, seconds, parameters, best epoch and notes.
-        seconds: `train` and `evaluate`.
-        scores: the scores that stand for `aleatoric` and `epistemic`.
-        numbers: set -> metrics, see `numbers.py`.
-        absent: OOD sets that are not here -> why.
-        detectors: detector -> settings and notes.
-    """
-
-    key: str
-    title: str
-    spec: Mapping[str, Any]
-    members: tuple[str, ...]
-    data: Mapping[str, Mapping[str, Any]]
-    sessions: tuple[Mapping[str, Any], ...]
-    training: Mapping[str, Any]
-    seconds: Mapping[str, float]
-    scores: Mapping[str, str]
-    numbers: Mapping[str, Mapping[str, Any]]
-    absent: Mapping[str, str]
-    detectors: Mapping[str, Any]
+    key: str  # of its cell
+    title: str  # of the cell for which it was done first
+    spec: Mapping[str, Any]  # its configuration, as JSON values
+    members: tuple[str, ...]  # keys of the runs it was assembled from; names, in old records
+    data: Mapping[str, Mapping[str, Any]]  # set -> name, role, size and checksum
+    sessions: tuple[Mapping[str, Any], ...]  # environments in which it was trained and evaluated
+    training: Mapping[str, Any]  # steps, seconds, parameters, best epoch and notes
+    seconds: Mapping[str, float]  # `train` and `evaluate`
+    scores: Mapping[str, str]  # the scores that stand for `aleatoric` and `epistemic`
+    numbers: Mapping[str, Mapping[str, Any]]  # set -> metrics, see `numbers.py`
+    absent: Mapping[str, str]  # OOD sets that are not here -> why
+    detectors: Mapping[str, Any]  # detector -> settings and notes
 
     def line(self) -> str:
         """One line of JSON."""
@@ -85,11 +70,6 @@ class RunRecord:
     def brief(self) -> bool:
         """Whether it was evaluated on validation data alone, to choose a learning rate."""
         return "test" not in self.numbers
-
-    def same_numbers(self, other: RunRecord) -> bool:
-        """Whether another record holds the same numbers, as they are written."""
-        one, two = (to_json(each.numbers, sort_keys=True) for each in (self, other))
-        return one == two
 
     @classmethod
     def read(cls, line: str | bytes, where: str) -> RunRecord:
@@ -125,29 +105,21 @@ class RecordFile:
 
     def read(self) -> dict[str, RunRecord]:
         """Key -> record; those of a packed file, as `pack` writes it, too."""
-        found = {}
-        for path, data in self._files():
+        records = {}
+        packed = self.folder / PACKED
+        files = {packed: _unpacked(packed)} if packed.exists() else {}
+        if self.path.exists():
+            files[self.path] = self.path.read_bytes()
+        for path, data in files.items():
             for number, line in enumerate(data.split(b"\n")[:-1], start=1):
                 record = RunRecord.read(line, f"{path} line {number}")
-                found[record.key] = record
-        return found
-
-    def _files(self) -> Iterator[tuple[Path, bytes]]:
-        packed = self.folder / PACKED
-        if packed.exists():
-            yield packed, _unpacked(packed)
-        if self.path.exists():
-            yield self.path, self.path.read_bytes()
+                records[record.key] = record
+        return records
 
     def pack(self, folder: Path, keys: Collection[str] | None = None) -> Path:
-        """Write records into one compressed file of another folder, the same bytes each time.
-
-        Args:
-            folder: such as that of results that are kept under version control.
-            keys: of the records; None for all.
-        """
-        found = sorted(self.read().items())
-        lines = [record.line() for key, record in found if keys is None or key in keys]
+        """Write records (None: all) into one compressed file, the same bytes each time."""
+        records = sorted(self.read().items())
+        lines = [record.line() for key, record in records if keys is None or key in keys]
         data = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
         write_atomically(folder / PACKED, data)
         return folder / PACKED
@@ -161,12 +133,12 @@ class RecordFile:
         write_arrays(self.arrays(record.key), sets)
         with hold_lock(self.folder / _LOCK):
             before = self.read().get(record.key)
-            if before is not None and before.same_numbers(record):
+            numbers = to_json(record.numbers, sort_keys=True)
+            if before is not None and to_json(before.numbers, sort_keys=True) == numbers:
                 return
-            kept = self.path.read_bytes() if self.path.exists() else b""
-            end = kept.rfind(b"\n") + 1
+            lines = self.path.read_bytes() if self.path.exists() else b""
             with appending(self.path) as file:
-                file.truncate(end)
+                file.truncate(lines.rfind(b"\n") + 1)
                 file.write(record.line().encode() + b"\n")
 
     def arrays(self, key: str) -> Path:
@@ -196,22 +168,24 @@ def _unpacked(path: Path) -> bytes:
 def write_arrays(path: Path, sets: Sets) -> None:
     """Every array as `set//array` in one compressed file, whole or not at all."""
     buffer = io.BytesIO()
-    flat = {f"{name}//{key}": each for name, arrays in sets.items() for key, each in arrays.items()}
+    flat = {
+        f"{name}//{key}": array for name, arrays in sets.items() for key, array in arrays.items()
+    }
     np.savez_compressed(buffer, **flat)  # type: ignore[arg-type]
     write_atomically(path, buffer.getvalue())
 
 
 def read_arrays(path: Path) -> Sets:
     """The inverse of `write_arrays`."""
-    found: Sets = {}
+    sets: Sets = {}
     try:
         with zipfile.ZipFile(path) as file:
             for member in file.namelist():
                 name, key = member.removesuffix(".npy").split("//")
                 with file.open(member) as opened:
-                    found.setdefault(name, {})[key] = np.lib.format.read_array(opened)
+                    sets.setdefault(name, {})[key] = np.lib.format.read_array(opened)
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError(
             f"cannot read {path}: {error}; delete it, and gemfi bench --arrays makes it again"
         ) from error
-    return found
+    return sets

@@ -33,7 +33,6 @@ from gemfi_bench.grid import RATES
 from gemfi_bench.latex import latex
 from gemfi_bench.manifest import (
     MANIFEST,
-    NOT_MADE,
     PAPER_FIGURES,
     PAPER_TABLES,
     file_stem,
@@ -48,25 +47,17 @@ from gemfi_bench.tabular import Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 REPORT: Final = "report.html"
-_LOCK: Final = ".report.lock"
 _FORMS: Final = {"md": markdown, "csv": csv, "tex": latex, "html": html}
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """What was written.
-
-    Attributes:
-        report: the page.
-        made: labels of tables and figures.
-        missing: label -> why it was not made.
-        findings: the ledger.
-    """
+    """What was written."""
 
     report: Path
-    made: tuple[str, ...]
-    missing: Mapping[str, str]
-    findings: tuple[Finding, ...]
+    made: tuple[str, ...]  # labels of tables and figures
+    missing: Mapping[str, str]  # label -> why it was not made
+    findings: tuple[Finding, ...]  # the ledger
 
 
 def render(
@@ -96,7 +87,7 @@ def render(
             "from them; give another folder as out"
         )
     target.mkdir(parents=True, exist_ok=True)
-    with hold_lock(target / _LOCK):
+    with hold_lock(target / ".report.lock"):
         return _rendered(Results(folder), target, progress, figures=figures)
 
 
@@ -141,9 +132,9 @@ class _Work:
     def bar(self, entries: Mapping[str, Any], what: str) -> Any:
         return tqdm(entries.items(), desc=what, disable=self.hidden, leave=False)
 
-    def missing(self, label: str, title: str, reason: str) -> Missing:
-        self.reasons[label] = reason
-        return Missing(label, title, reason)
+    def missing(self, label: str, title: str, reason: Unavailable) -> Missing:
+        self.reasons[label] = str(reason)
+        return Missing(label, title, str(reason))
 
     def table(self, label: str, make: Maker) -> Table | Missing:
         watched = self.results.watched()
@@ -151,16 +142,16 @@ class _Work:
             table = make(watched)
         except Unavailable as reason:
             title = (make.__doc__ or "").strip().split("\n")[0].rstrip(".")
-            return self.missing(label, title, str(reason))
+            return self.missing(label, title, reason)
         self.write_table(table, watched.used)
         return table
 
     def write_table(self, table: Table, runs: Iterable[str]) -> None:
         """Write every form of a table, and remember the keys of the runs that it rests on."""
-        paths = [f"tables/{file_stem(table.label)}.{ending}" for ending in _FORMS]
-        for path, form in zip(paths, _FORMS.values(), strict=True):
+        paths = {f"tables/{file_stem(table.label)}.{kind}": form for kind, form in _FORMS.items()}
+        for path, form in paths.items():
             write_atomically(self.target / path, form(table).encode())
-        self.files[table.label] = {"files": paths, "runs": list(runs)}
+        self.files[table.label] = {"files": list(paths), "runs": list(runs)}
 
     def figures(self) -> list[FigureFile | Missing]:
         from gemfi_bench.figures import FIGURES, PARENT, save  # noqa: PLC0415 - needs matplotlib
@@ -171,7 +162,7 @@ class _Work:
             try:
                 figure = entry.draw(watched)
             except Unavailable as reason:
-                made.append(self.missing(label, entry.title, str(reason)))
+                made.append(self.missing(label, entry.title, reason))
                 continue
             saved = save(figure, self.target / "figures", label)
             paths = [str(path.relative_to(self.target)) for path in saved.values()]
@@ -191,11 +182,10 @@ class _Work:
             for part in ("tables", "figures"):
                 for path in (self.target / part).glob(f"{file_stem(label)}.*"):
                     path.unlink()
-        reasons = {**NOT_MADE, **self.reasons}
         labels = dict.fromkeys([*PAPER_TABLES, *PAPER_FIGURES, *self.files, *self.reasons])
         manifest = {
             label: self.files.get(label)
-            or {"not_made": reasons.get(label, "figures were left out")}
+            or {"not_made": self.reasons.get(label, "figures were left out")}
             for label in labels
         }
         write_atomically(self.target / MANIFEST, to_json(manifest, indent=1).encode() + b"\n")
@@ -236,16 +226,17 @@ def _seeds(results: Results) -> str:
 
 
 def _shown(finding: Finding) -> Shown:
-    """A finding as the report shows it; of several tests, each on a line."""
+    """A finding as the report shows it."""
     claim = finding.claim
-    label = claim.text + (" (the paper's settings)" if "paper's settings" in claim.name else "")
-    lines = [f"{test.what}: {test.shown()[0]}" for test in finding.tests]
+    tests = []
+    for test in finding.tests:
+        estimate, interval = test.shown()
+        tests.append((f"{test.what}: {estimate}", f"{interval}, {test.verdict}"))
     return Shown(
-        claim=label,
+        claim=claim.text + (" (the paper's settings)" if "paper's settings" in claim.name else ""),
         statistic=claim.statistic,
         verdict=finding.outcome,
-        estimate="\n".join(lines) or finding.reason,
-        interval="\n".join(f"{test.shown()[1]}, {test.verdict}" for test in finding.tests),
+        tests=tests or [(finding.reason, "")],
         few_seeds=finding.few_seeds,
         keys=tuple(dict.fromkeys(key for test in finding.tests for key in test.keys)),
         where=claim.where,
@@ -282,11 +273,9 @@ def _write_claims(target: Path, findings: Sequence[Finding], caveats: Sequence[s
     lines = ["# Claims", "", RULE, "", *(line for caveat in caveats for line in (caveat, ""))]
     lines += ["| claim | where | statistic | verdict | tests: estimate [95 % interval] |"]
     lines += ["|---|---|---|---|---|"]
-    for finding in findings:
-        shown = _shown(finding)
-        pairs = shown.tests if finding.tests else []
-        tests = "<br>".join(" ".join(part for part in pair if part) for pair in pairs)
-        verdict = finding.outcome + (f" ({FEW_SEEDS})" if finding.few_seeds else "")
-        cells = [shown.claim, shown.where, shown.statistic, verdict, tests or finding.reason]
+    for shown in map(_shown, findings):
+        tests = "<br>".join(" ".join(filter(None, pair)) for pair in shown.tests)
+        verdict = shown.verdict + (f" ({FEW_SEEDS})" if shown.few_seeds else "")
+        cells = [shown.claim, shown.where, shown.statistic, verdict, tests]
         lines.append(f"| {' | '.join(cells)} |")
     write_atomically(target / "claims.md", "\n".join([*lines, ""]).encode())

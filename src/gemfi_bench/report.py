@@ -10,18 +10,15 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
-from gemfi._config import check_choice
 from gemfi._text import aligned, duration, number, percent_or_nats
-from gemfi.errors import InputError
 from gemfi.methods import METHODS
 from gemfi_bench.claims.ledger import OURS, RULE
 from gemfi_bench.formats import html
+from gemfi_bench.manifest import file_stem
 from gemfi_bench.page import asset, document, fill, size_of
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import of_set, of_shift, of_test
@@ -29,11 +26,10 @@ from gemfi_bench.style import method_label
 from gemfi_bench.tabular import Table
 
 Verdict = Literal["supported", "refuted", "undecided", "not tested"]
+VERDICTS: Final[tuple[Verdict, ...]] = ("supported", "refuted", "undecided", "not tested")
 
 FEW_SEEDS: Final = "fewer than 3 seeds"
 """Stands beside the verdict on a claim with a test that has too few seeds."""
-
-VERDICTS: Final[tuple[Verdict, ...]] = ("supported", "refuted", "undecided", "not tested")
 
 LARGEST_SVG: Final = 150_000
 """Bytes of vectors that a page takes; a larger drawing is shown from its PNG alone. All drawings
@@ -46,53 +42,22 @@ _CROWDED: Final = {9: "crowded", 15: "crowded-2", 22: "crowded-3"}
 _LONG: Final = 40  # rows from which a table scrolls in a box of its own
 
 
-# -- content --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper's text, and what the records say of it.
+    """A claim, and what the records say of it."""
 
-    Attributes:
-        claim: in one sentence.
-        statistic: what was computed to judge it.
-        verdict: of the records.
-        estimate: the statistic's value, as shown, or why it was not tested; of several statistics
-            a line each.
-        interval: of the estimate, as shown; a line for each of the estimate's, empty for none.
-        few_seeds: whether a test has too few seeds to decide anything.
-        keys: of the runs that it rests on.
-        where: in the paper, "Section 4.2, Table 2".
-    """
-
-    claim: str
-    statistic: str
+    claim: str  # in one sentence
+    statistic: str  # what was computed to judge it
     verdict: Verdict
-    estimate: str = ""
-    interval: str = ""
-    few_seeds: bool = False
-    keys: tuple[str, ...] = ()
-    where: str = ""
-
-    def __post_init__(self) -> None:
-        check_choice("verdict", self.verdict, VERDICTS)
-
-    @property
-    def tests(self) -> list[tuple[str, str]]:
-        """Each line of the estimate with that of the interval."""
-        lines = self.estimate.splitlines(), self.interval.splitlines()
-        return list(zip_longest(*lines, fillvalue=""))
+    tests: Sequence[tuple[str, str]] = ()  # estimate and interval in words; or why there is none
+    few_seeds: bool = False  # whether a test has too few to decide anything
+    keys: tuple[str, ...] = ()  # of the runs that it rests on
+    where: str = ""  # in the paper, "Section 4.2, Table 2"
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A table or a figure that could not be made.
-
-    Attributes:
-        label: of the paper.
-        title: what it would show.
-        reason: why it is not here, for readers.
-    """
+    """A table or a figure that could not be made, and the reason for readers."""
 
     label: str
     title: str
@@ -101,27 +66,13 @@ class Missing:
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure that was drawn.
-
-    Attributes:
-        label: of the paper.
-        title: what it shows, in a few words.
-        caption: what to see in it.
-        png: the picture.
-        svg: the same as vectors, which are sharp at any size; None for none.
-    """
+    """A figure that was drawn, as a picture and as vectors, which are sharp at any size."""
 
     label: str
     title: str
     caption: str
     png: bytes
     svg: bytes | None = None
-
-    def __post_init__(self) -> None:
-        try:
-            size_of(self.png)
-        except InputError as error:
-            raise InputError(f"figure {self.label}: {error}") from error
 
     @property
     def is_broad(self) -> bool:
@@ -134,52 +85,28 @@ class FigureFile:
         """The drawing that the page keeps; enlarged, the figure is shown from it."""
         return None if self.svg is None or len(self.svg) > LARGEST_SVG else self.svg
 
-    @property
-    def file_name(self) -> str:
-        """Of the drawing, if it is kept from the page."""
-        stem = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in self.label)
-        return f"{stem}.svg"
-
-
-AnyTable: TypeAlias = Table | Missing
-AnyFigure: TypeAlias = FigureFile | Missing
-
 
 @dataclass(frozen=True)
 class Content:
-    """All that a report shows.
-
-    Attributes:
-        title: of the page.
-        subtitle: what was compared on which data.
-        facts: name -> value: protocol, date, code version, runs done and planned.
-        summary: what was found, a sentence each.
-        claims: the ledger.
-        tables: in the paper's order.
-        figures: in the paper's order.
-        published: our numbers beside the published ones.
-        records: of the runs; the keys of numbers and claims lead to them.
-    """
+    """All that a report shows, tables and figures in the paper's order."""
 
     title: str
     subtitle: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    summary: Sequence[str] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)  # protocol, date, runs done and so on
+    summary: Sequence[str] = ()  # what was found, a sentence each
     claims: Sequence[Claim] = ()
-    tables: Sequence[AnyTable] = ()
-    figures: Sequence[AnyFigure] = ()
-    published: Sequence[Table] = ()
-    records: Sequence[RunRecord] = ()
-
-
-# -- the page -------------------------------------------------------------------------------------
+    tables: Sequence[Table | Missing] = ()
+    figures: Sequence[FigureFile | Missing] = ()
+    published: Sequence[Table] = ()  # our numbers beside the published ones
+    records: Sequence[RunRecord] = ()  # the keys of numbers and claims lead to them
 
 
 def page(content: Content) -> str:
     """One HTML document that needs no network and no other file."""
-    content = replace(content, published=_published(content))
-    _check_labels("table", [*content.tables, *content.published])
-    _check_labels("figure", content.figures)
+    groups: dict[str, list[RunRecord]] = {}
+    for run in content.records:
+        group, slash, _ = run.title.partition("/")  # of the grid, for which it was done first
+        groups.setdefault(group if slash else "other runs", []).append(run)
     body = fill(
         "report.html",
         content=content,
@@ -191,40 +118,25 @@ def page(content: Content) -> str:
         verdicts=VERDICTS,
         html=html,
         classes_of=_classes_of,
-        figure_id=figure_id,
-        groups=_grouped(content.records),
-        run_facts=RunFacts,
+        figure_id=_figure_id,
+        file_stem=file_stem,
+        groups=groups,
+        run_facts=_run_facts,
     )
     scripts = [asset(name) for name in ("report.js", "tables.js", "runs.js")]
     script = "\n".join(['"use strict";', "{", *scripts, "}", ""])  # its names are its own
     return document(content.title, body, style=asset("report.css"), script=script)
 
 
-def figure_id(label: str) -> str:
-    """The id of a figure, which may have the label of a table too."""
+def _figure_id(label: str) -> str:
+    """A figure may have the label of a table too."""
     return f"figure-{label}"
-
-
-def _published(content: Content) -> list[Table]:
-    """With labels of their own, where they have that of the table that they stand beside."""
-    taken = {table.label for table in content.tables}
-    return [
-        replace(table, label=f"published-{table.label}") if table.label in taken else table
-        for table in content.published
-    ]
-
-
-def _check_labels(kind: str, shown: Sequence[AnyTable | FigureFile]) -> None:
-    counts = Counter(entry.label for entry in shown)
-    for label, count in counts.items():
-        if count > 1:
-            raise InputError(f"two {kind}s of a report have the label {label!r}; give one another")
 
 
 def _parts(content: Content) -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Name and title of each part, with (id, title) of what the contents name in it."""
     tables = [(table.label, table.title) for table in content.tables]
-    figures = [(figure_id(figure.label), figure.title) for figure in content.figures]
+    figures = [(_figure_id(figure.label), figure.title) for figure in content.figures]
     published = [(table.label, table.title) for table in content.published]
     parts: list[tuple[str, str, list[tuple[str, str]]]] = [
         ("summary", "Summary", []),
@@ -287,117 +199,82 @@ _OUTSIDE: Final = {
 _NOTHING: Final = ("", "null", "[]", "{}")
 
 
-def _grouped(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Every record, by the group of the grid for which it was done first."""
-    groups: dict[str, list[RunRecord]] = {}
-    for run in runs:
-        group, slash, _ = run.title.partition("/")
-        groups.setdefault(group if slash else "other runs", []).append(run)
-    return groups
-
-
-class RunFacts:
+def _run_facts(run: RunRecord) -> dict[str, Any]:
     """What the page shows of a record: what a reader asks first in plain sight, all of it packed.
 
     The raw JSON is kept as gzip in base64, a tenth of its size, and unpacked by the page's script
-    when it is asked for.
+    when it is asked for. The same record is always packed alike.
     """
+    labelled = "test" if run.numbers.get("test", {}).get("id") else "validation"
+    metrics = run.numbers.get(labelled, {}).get("id") or {}
+    accuracy = metrics.get("accuracy")
+    brief = [f"accuracy {number(accuracy, 2)} %"] if accuracy is not None else []
+    data = [["set", "role", "checksum", "size"]]
+    for name, entry in run.data.items():
+        data.append([name, *(_plain(entry.get(fact)) for fact in ("role", "checksum", "n"))])
+    sessions: dict[str, dict[str, None]] = {}  # each fact with its values in all of them, in order
+    for session in run.sessions:
+        for name, value in session.items():
+            sessions.setdefault(name, {})[_plain(value)] = None
+    raw = run.line().encode()
+    return {
+        "run": run,
+        "method": str(run.spec.get("method", "")),
+        "brief": [*brief, duration(sum(run.seconds.values())), run.key],
+        "tables": _number_tables(run, labelled, metrics),
+        "shift": _shift(run),
+        "configuration": _listed(_flat(run.spec)),
+        "about": _about(run),
+        "environment": _listed({name: ", ".join(values) for name, values in sessions.items()}),
+        "data": "\n".join(aligned(data, left=3)),
+        "packed": base64.b64encode(gzip.compress(raw, compresslevel=6, mtime=0)).decode("ascii"),
+        "kilobytes": max(1, round(len(raw) / 1000)),
+    }
 
-    def __init__(self, run: RunRecord) -> None:
-        self.run = run
-        self.method = str(run.spec.get("method", ""))
-        self.labelled, self.metrics = "", dict[str, float | None]()
-        for name in ("validation", "test"):  # the validation data where there are no others
-            metrics = run.numbers.get(name, {}).get("id")
-            if metrics:
-                self.labelled, self.metrics = name, metrics
 
-    @property
-    def brief(self) -> list[str]:
-        """What the closed record says."""
-        accuracy = self.metrics.get("accuracy")
-        words = [f"accuracy {number(accuracy, 2)} %"] if accuracy is not None else []
-        return [*words, duration(sum(self.run.seconds.values())), self.run.key]
+def _number_tables(
+    run: RunRecord, labelled: str, metrics: Mapping[str, Any]
+) -> list[tuple[list[str], dict[str, list[str]]]]:
+    """Heads, the stub first, and rows: of labelled data, and of each OOD set."""
+    tables = []
+    if metrics:
+        known = [metric for metric in _METRICS if metric in metrics]
+        heads = [labelled, *(_METRICS[metric] for metric in known)]
+        tables.append((heads, {"": [percent_or_nats(name, metrics[name]) for name in known]}))
+    outside = {
+        name: [number(of_set(name, *place)(run), 2) for place in _OUTSIDE.values()]
+        for name in run.numbers.get("ood", {})
+    }
+    if outside:
+        tables.append((["OOD set", *_OUTSIDE], outside))
+    return tables
 
-    @property
-    def tables(self) -> list[tuple[list[str], dict[str, list[str]]]]:
-        """Heads, the stub first, and rows: of labelled data, and of each OOD set."""
-        run, tables = self.run, []
-        if self.metrics:
-            known = [metric for metric in _METRICS if metric in self.metrics]
-            heads = [self.labelled, *(_METRICS[metric] for metric in known)]
-            cells = [percent_or_nats(metric, self.metrics[metric]) for metric in known]
-            tables.append((heads, {"": cells}))
-        outside = {
-            name: [number(of_set(name, *place)(run), 2) for place in _OUTSIDE.values()]
-            for name in run.numbers.get("ood", {})
-        }
-        if outside:
-            tables.append((["OOD set", *_OUTSIDE], outside))
-        return tables
 
-    @property
-    def shift(self) -> str:
-        """A sentence on corrupted data; empty without any."""
-        shifted = of_shift(None, "id", "accuracy")(self.run)
-        if shifted is None:
-            return ""
-        clean = number(of_test("accuracy")(self.run), 2)
-        return (
-            f"Accuracy on corrupted data, mean of {len(self.run.numbers['shift'])} sets: "
-            f"{number(shifted, 2)} (clean: {clean})."
-        )
+def _shift(run: RunRecord) -> str:
+    """A sentence on corrupted data; empty without any."""
+    shifted = of_shift(None, "id", "accuracy")(run)
+    if shifted is None:
+        return ""
+    clean = number(of_test("accuracy")(run), 2)
+    return (
+        f"Accuracy on corrupted data, mean of {len(run.numbers['shift'])} sets: "
+        f"{number(shifted, 2)} (clean: {clean})."
+    )
 
-    @property
-    def configuration(self) -> str:
-        """Every setting, a line each."""
-        return _listed(_flat(self.run.spec))
 
-    @property
-    def about(self) -> str:
-        """Seed, durations, size, and what stands for the two words of uncertainty."""
-        run = self.run
-        training = {name: value for name, value in run.training.items() if name != "seconds"}
-        facts = {
-            "key": run.key,
-            "seed": _plain(run.spec.get("train", {}).get("seed")),
-            **{f"seconds, {name}": f"{seconds:.1f}" for name, seconds in run.seconds.items()},
-            **_flat(training),
-            **{f"{kind} score": score for kind, score in run.scores.items()},
-            "detectors": ", ".join(run.detectors),
-            **{f"absent: {name}": why for name, why in run.absent.items()},
-        }
-        return _listed({name: text for name, text in facts.items() if text not in _NOTHING})
-
-    @property
-    def environment(self) -> str:
-        """Each fact with its values in all sessions, in their order."""
-        facts: dict[str, dict[str, None]] = {}
-        for session in self.run.sessions:
-            for name, value in session.items():
-                facts.setdefault(name, {})[_plain(value)] = None
-        return _listed({name: ", ".join(values) for name, values in facts.items()})
-
-    @property
-    def data(self) -> str:
-        """Role, checksum and size of every set."""
-        rows = [["set", "role", "checksum", "size"]]
-        rows += [
-            [name, *(_plain(entry.get(fact)) for fact in ("role", "checksum", "n"))]
-            for name, entry in self.run.data.items()
-        ]
-        return "\n".join(aligned(rows, left=3))
-
-    @property
-    def packed(self) -> str:
-        """The raw record; the same record is always packed alike."""
-        raw = gzip.compress(self.run.line().encode(), compresslevel=6, mtime=0)
-        return base64.b64encode(raw).decode("ascii")
-
-    @property
-    def kilobytes(self) -> int:
-        """Of the raw record."""
-        return max(1, round(len(self.run.line().encode()) / 1000))
+def _about(run: RunRecord) -> str:
+    """Seed, durations, size, and what stands for the two words of uncertainty."""
+    training = {name: value for name, value in run.training.items() if name != "seconds"}
+    facts = {
+        "key": run.key,
+        "seed": _plain(run.spec.get("train", {}).get("seed")),
+        **{f"seconds, {name}": f"{seconds:.1f}" for name, seconds in run.seconds.items()},
+        **_flat(training),
+        **{f"{kind} score": score for kind, score in run.scores.items()},
+        "detectors": ", ".join(run.detectors),
+        **{f"absent: {name}": why for name, why in run.absent.items()},
+    }
+    return _listed({name: text for name, text in facts.items() if text not in _NOTHING})
 
 
 def _listed(facts: Mapping[str, str]) -> str:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from gemfi._config import check_int, check_number, check_seed
 from gemfi.metrics import Ints
 from gemfi_bench.record_file import View
-from gemfi_bench.statistics import Interval
+from gemfi_bench.statistics import Interval, check_resampling, percentile_interval
 
 RESAMPLES: Final = 300
 
@@ -26,52 +26,44 @@ CLEAN: Final = "clean"
 """In a drawn view: the test images that corrupted ones were made from."""
 
 _SHIFT: Final = "shift"
-_TEST: Final = "test"
 
 Draw = Callable[[View], View]
 """Resamples the inputs of every set of a run; of all runs the same ones."""
 
-Statistic = Callable[[Draw], float | None]
-"""A number of runs whose arrays are looked at through a draw."""
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def over_samples(
-    statistic: Statistic, resamples: int = RESAMPLES, seed: int = 0, level: float = 0.95
+    statistic: Callable[[Draw], float | None],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    level: float = 0.95,
 ) -> Interval | None:
     """The percentile bootstrap of a number; None where it, or one of a resample, is not defined.
 
-    Args:
-        statistic: the number, given how to look at the arrays of a run.
-        resamples: how many.
-        seed: of the resampling.
-        level: of the interval.
+    `statistic` is the number, given how to look at the arrays of a run.
     """
-    check_int("resamples", resamples, 1)
-    check_seed("seed", seed)
-    check_number("level", level, above=0.0, below=1.0)
-    estimate = statistic(lambda sets: _Drawn(sets, None))
-    if estimate is None or math.isnan(estimate):
-        return None
-    found = []
-    for at in range(resamples):
-        value = statistic(lambda sets, at=at: _Drawn(sets, (seed, at)))  # type: ignore[misc]
+    check_resampling(resamples, seed, level)
+    values = []
+    for stream in (None, *((seed, at) for at in range(resamples))):
+        value = statistic(partial(_Drawn, stream=stream))
         if value is None or math.isnan(value):
             return None
-        found.append(value)
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), estimate)
+        values.append(value)
+    estimate, *resampled = values
+    return percentile_interval(resampled, estimate, level)
 
 
-class _Drawn(Mapping[str, Mapping[str, npt.NDArray[Any]]]):
+class _Drawn(Mapping[str, Arrays]):
     """The sets of a run with drawn rows; an array is drawn when it is asked for."""
 
     def __init__(self, sets: View, stream: tuple[int, int] | None) -> None:
         self.sets, self.stream = sets, stream
         self.shifted = next((name for name in sets if name.startswith(f"{_SHIFT}/")), None)
 
-    def __getitem__(self, name: str) -> Mapping[str, npt.NDArray[Any]]:
+    def __getitem__(self, name: str) -> Arrays:
         if name == CLEAN and self.shifted is not None:
-            return _Rows(self.sets[_TEST], self._rows(_SHIFT, _length(self.sets[self.shifted])))
+            return _Rows(self.sets["test"], self._rows(_SHIFT, _length(self.sets[self.shifted])))
         arrays = self.sets[name]
         family = _SHIFT if name.startswith(f"{_SHIFT}/") else name
         return _Rows(arrays, self._rows(family, _length(arrays)))
@@ -92,12 +84,12 @@ class _Drawn(Mapping[str, Mapping[str, npt.NDArray[Any]]]):
         return len(self.sets) + (self.shifted is not None)
 
 
-class _Rows(Mapping[str, npt.NDArray[Any]]):
+class _Rows(Arrays):
     """Drawn rows of the arrays that have one for each input; the others are not there."""
 
-    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]], rows: Ints) -> None:
-        whole = _length(arrays)
-        self.arrays = {name: each for name, each in arrays.items() if len(each) == whole}
+    def __init__(self, arrays: Arrays, rows: Ints) -> None:
+        length = _length(arrays)
+        self.arrays = {name: array for name, array in arrays.items() if len(array) == length}
         self.rows = rows
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -110,6 +102,6 @@ class _Rows(Mapping[str, npt.NDArray[Any]]):
         return len(self.arrays)
 
 
-def _length(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+def _length(arrays: Arrays) -> int:
     """Inputs of a set."""
     return max(map(len, arrays.values()))

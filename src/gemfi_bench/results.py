@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from gemfi_bench.runner import GRID, PROTOCOL, read_protocol
 from gemfi_bench.tabular import Value
 
 OVERHEAD: Final = "overhead.json"
+_AGAIN: Final = "delete it and run gemfi bench again, which writes it anew"
+_AGAIN_OVERHEAD: Final = "delete it and run gemfi bench again, which measures it anew"
 
 Pick = Callable[[RunRecord], float | None]
 """A number of a run; None where it has none."""
@@ -40,13 +42,8 @@ class Planned:
 class Results:
     """What a bench has found so far; nothing is trained, and no data set is read.
 
-    Args:
-        folder: of the bench.
-
-    Attributes:
-        used: keys of the runs whose arrays or numbers it was asked for so far, in that order.
-        lacking: row -> how many of its runs have no arrays here, and of how many, where it was
-            asked for.
+    `used` are the keys of the runs that something was made from so far, in that order, `lacking` is
+    row -> how many of its runs have no arrays here, and of how many, where it was asked for.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -57,8 +54,8 @@ class Results:
         self.used: dict[str, None] = {}
         self.lacking: dict[str, tuple[int, int]] = {}
         self.file = RecordFile(self.folder)
-        planned = {each.key for each in self.grid}  # beside them, runs of an earlier grid may lie
-        self.records = {key: each for key, each in self.file.read().items() if key in planned}
+        planned = {cell.key for cell in self.grid}  # beside them, runs of an earlier grid may lie
+        self.records = {key: run for key, run in self.file.read().items() if key in planned}
         self._arrays = lru_cache(maxsize=32)(self._read)
 
     def watched(self) -> Results:
@@ -75,13 +72,13 @@ class Results:
 
     def rows(self, group: str = MAIN) -> list[str]:
         """The rows of a group, in the order of the grid."""
-        return list(dict.fromkeys(each.row for each in self.grid if each.group == group))
+        return list(dict.fromkeys(cell.row for cell in self.grid if cell.group == group))
 
     def method(self, row: str, group: str = MAIN) -> str:
         """The method of a row."""
-        for each in self.grid:
-            if (each.group, each.row) == (group, row):
-                return each.method
+        for cell in self.grid:
+            if (cell.group, cell.row) == (group, row):
+                return cell.method
         raise InputError(f"no row {row!r} in the group {group!r} of {self.folder}")
 
     def runs(self, row: str, group: str = MAIN) -> list[RunRecord]:
@@ -91,30 +88,20 @@ class Results:
     def by_seed(self, row: str, group: str = MAIN) -> dict[int, RunRecord]:
         """Seed -> the run of a row, where it is done."""
         return {
-            each.seed: self.records[each.key]
-            for each in self.grid
-            if (each.group, each.row) == (group, row) and each.key in self.records
+            cell.seed: self.records[cell.key]
+            for cell in self.grid
+            if (cell.group, cell.row) == (group, row) and cell.key in self.records
         }
-
-    def missing(self) -> list[Planned]:
-        """What the grid has and the records have not."""
-        return [each for each in self.grid if each.key not in self.records]
-
-    # -- numbers ----------------------------------------------------------------------------------
 
     def value(self, row: str, pick: Pick, group: str = MAIN) -> Value | None:
         """Mean and deviation of a number over the runs of a row; None without any.
 
-        Args:
-            row: of the group.
-            pick: the number of a run; of runs without one the value says how many they are.
-            group: of the grid.
+        The value says how many runs have no such number.
         """
-        runs = self.runs(row, group)
-        found = {run.key: pick(run) for run in runs}
-        known = {key: each for key, each in found.items() if each is not None}
+        numbers = {run.key: pick(run) for run in self.runs(row, group)}
+        known = {key: number for key, number in numbers.items() if number is not None}
         self.used |= dict.fromkeys(known)
-        missing = len(runs) - len(known)
+        missing = len(numbers) - len(known)
         return Value.of(list(known.values()), list(known), missing) if known else None
 
     # -- sets -------------------------------------------------------------------------------------
@@ -126,12 +113,13 @@ class Results:
         The rest are those that the runs have sought, as the sets of a task may have changed since;
         before the first run, those of the task today.
         """
-        records = [each for each in self.records.values() if "ood" in each.numbers]
-        sought = [name for each in records for name in (*each.numbers["ood"], *each.absent)]
         against = OOD_SETS.get(self.protocol.task, OodSets())
-        rest = [name for name in sought if name not in against.validation]
-        listed = [*self.protocol.near, *self.protocol.far, *(rest if records else against.test)]
-        return list(dict.fromkeys(listed))
+        rest = against.test
+        runs = [run for run in self.records.values() if "ood" in run.numbers]
+        if runs:
+            sought = (name for run in runs for name in (*run.numbers["ood"], *run.absent))
+            rest = tuple(name for name in sought if name not in against.validation)
+        return list(dict.fromkeys([*self.protocol.near, *self.protocol.far, *rest]))
 
     @property
     def unseen_sets(self) -> list[str]:
@@ -141,28 +129,22 @@ class Results:
     def title(self, name: str, *more: str) -> str:
         """A set by its own name with the part that was at hand, `SVHN (first 5,000)`.
 
-        Args:
-            name: of a set; one of the user's own is its title.
-            more: to be said in the brackets as well.
+        A set of the user's own is its title; `more` is said in the brackets as well.
         """
-        if name not in DATA_SETS:
-            shown, said = name, list(more)
-        else:
+        shown, said = name, list(more)
+        if name in DATA_SETS:
             entry = DATA_SETS[name]
             _, *parts = self._split_name(name).split(", ")
-            here = [each for each in parts if each != SEEN]
+            here = [part for part in parts if part != SEEN]
             shown, said = entry.title, [entry.variant, *here, *more]
-        words = ", ".join(each for each in said if each)
+        words = ", ".join(filter(None, said))
         return f"{shown} ({words})" if words else shown
 
     def caveats(self, names: Iterable[str]) -> list[str]:
-        """What is to be known of the images of OOD sets, a sentence each; stands in captions.
+        """A sentence for each thing to know of the images of OOD sets; they stand in captions.
 
         Where the files come from, if not from their publisher, and what a set shares with the ID
         data.
-
-        Args:
-            names: of the sets that are shown; those that are absent have none.
         """
         said = []
         for name in names:
@@ -172,34 +154,33 @@ class Results:
             entry, title = DATA_SETS[name], self.title(name)
             label = split.removeprefix(f"{name}/").removesuffix(f", {SEEN}")
             forms = [form for part in entry.parts.values() for form in part.forms]
-            said += [
-                f"{title}: {form.provenance}."
-                for form in forms
-                if form.label == label and form.provenance
-            ]
-            shared = entry.overlaps.get(self.protocol.task.removesuffix("-frozen"))
-            said += [f"{title}: {shared}."] if shared else []
+            facts = [form.provenance for form in forms if form.label == label]
+            facts.append(entry.overlaps.get(self.protocol.task.removesuffix("-frozen"), ""))
+            said += [f"{title}: {fact}." for fact in facts if fact]
         return said
 
     def _split_name(self, name: str) -> str:
         """The name of the split that a set was in the runs, `svhn/test, first 5,000`, or ""."""
-        found = (each.data[name]["split"] for each in self.records.values() if name in each.data)
-        return str(next(found, ""))
+        names = (run.data[name]["split"] for run in self.records.values() if name in run.data)
+        return str(next(names, ""))
 
     @property
     def sizes(self) -> dict[str, int]:
         """Set -> how many inputs it has."""
-        return {
-            name: facts["n"]
-            for record in self.records.values()
-            for name, facts in record.data.items()
-        }
+        runs = self.records.values()
+        return {name: facts["n"] for run in runs for name, facts in run.data.items()}
 
     def is_absent(self, name: str) -> bool:
         """Whether an OOD set was not at hand in any run; False while no run looked for it."""
-        records = self.records.values()
-        sought = any("ood" in each.numbers or name in each.absent for each in records)
-        return sought and not any(name in each.numbers.get("ood", {}) for each in records)
+        runs = [run for run in self.records.values() if "ood" in run.numbers or name in run.absent]
+        return bool(runs) and not any(name in run.numbers.get("ood", {}) for run in runs)
+
+    def lacks(self, name: str, runs: Sequence[RunRecord]) -> bool:
+        """Whether an OOD set was not at hand in any run, or in none of these."""
+        without = [name not in run.numbers.get("ood", {}) for run in runs]
+        return self.is_absent(name) or (bool(without) and all(without))
+
+    # -- arrays and costs -------------------------------------------------------------------------
 
     def arrays(self, run: RunRecord) -> Sets:
         """The arrays of a run: `["test"]["score/entropy"]` and so on; see `observation.py`."""
@@ -209,10 +190,10 @@ class Results:
     def runs_with_arrays(self, row: str, group: str = MAIN) -> list[RunRecord]:
         """The runs of a row whose arrays are here; `lacking` counts the others."""
         runs = self.runs(row, group)
-        found = [run for run in runs if self.has_arrays(run)]
-        if len(found) < len(runs):
-            self.lacking[row] = len(runs) - len(found), len(runs)
-        return found
+        here = [run for run in runs if self.has_arrays(run)]
+        if len(here) < len(runs):
+            self.lacking[row] = len(runs) - len(here), len(runs)
+        return here
 
     def has_arrays(self, run: RunRecord) -> bool:
         """Whether the arrays of a run are here; committed records go without."""
@@ -224,11 +205,11 @@ class Results:
         path = self.folder / OVERHEAD
         if not path.exists():
             return None
-        found = read_json(path, _AGAIN_OVERHEAD)
-        rows = found.get("rows", {}) if isinstance(found, Mapping) else None
+        measured = read_json(path, _AGAIN_OVERHEAD)
+        rows = measured.get("rows", {}) if isinstance(measured, Mapping) else None
         if not isinstance(rows, Mapping) or not all(isinstance(e, Mapping) for e in rows.values()):
             raise CheckpointError(f"{path} holds no measured overhead; {_AGAIN_OVERHEAD}")
-        return dict(found)
+        return dict(measured)
 
     def _read(self, key: str) -> Sets:
         path = self.file.arrays(key)
@@ -257,39 +238,7 @@ def of_set(name: str, kind: str, metric: str) -> Pick:
             detector's.
         metric: `auroc`, `aupr_id`, `aupr_ood` or `fpr95`.
     """
-
-    def pick(run: RunRecord) -> float | None:
-        entry = run.numbers.get("ood", {}).get(name)
-        return None if entry is None else _of_entry(run, entry, kind, metric)
-
-    return pick
-
-
-def of_shift(severity: int | None, kind: str, metric: str) -> Pick:
-    """A number of corrupted data, averaged over the types at a severity (None: all of them).
-
-    A run that lacks it for one of the types has none: a mean over the others would hide that.
-
-    Args:
-        severity: 1 to 5.
-        kind: as in `of_set`, or `id` for a number of the classifier itself.
-        metric: of it.
-    """
-
-    def pick(run: RunRecord) -> float | None:
-        shifted = run.numbers.get("shift", {})
-        names = [name for name in shifted if severity is None or name.endswith(f"-{severity}")]
-        return mean_of([partial(_of_corrupted, name, kind, metric) for name in names])(run)
-
-    return pick
-
-
-def _of_corrupted(name: str, kind: str, metric: str, run: RunRecord) -> float | None:
-    entry = run.numbers["shift"][name]
-    if kind != "id":
-        return _of_entry(run, entry, kind, metric)
-    value: float | None = entry["id"].get(metric)
-    return value
+    return lambda run: _of_entry(run, run.numbers.get("ood", {}).get(name, {}), kind, metric)
 
 
 def of_detector(name: str, detector: str, metric: str) -> Pick:
@@ -303,32 +252,47 @@ def of_detector(name: str, detector: str, metric: str) -> Pick:
     return pick
 
 
-def array_name(run: RunRecord, kind: str, *, detector: bool = False) -> str:
-    """Where the arrays of a run hold a score, a kind of uncertainty or a detector."""
-    return f"detector/{kind}" if detector else f"score/{run.scores.get(kind, kind)}"
+def of_shift(severity: int | None, kind: str, metric: str) -> Pick:
+    """A number of corrupted data, averaged over the types at a severity (None: all of them).
 
-
-def mean_of(picks: Sequence[Pick]) -> Pick:
-    """The mean of several numbers of a run; None if one is not there."""
+    A run that lacks it for one of the types has none: a mean over the others would hide that.
+    `kind` is as in `of_set`, or `id` for a number of the classifier itself.
+    """
 
     def pick(run: RunRecord) -> float | None:
-        found = [each(run) for each in picks]
-        known = [each for each in found if each is not None]
-        return sum(known) / len(known) if known and len(known) == len(found) else None
+        return _mean(
+            _of_entry(run, entry, kind, metric)
+            for name, entry in run.numbers.get("shift", {}).items()
+            if severity is None or name.endswith(f"-{severity}")
+        )
 
     return pick
 
 
+def mean_of(picks: Sequence[Pick]) -> Pick:
+    """The mean of several numbers of a run; None if one is not there."""
+    return lambda run: _mean(pick(run) for pick in picks)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known: list[float] = []
+    for value in values:
+        if value is None:
+            return None
+        known.append(value)
+    return sum(known) / len(known) if known else None
+
+
 def _of_entry(run: RunRecord, entry: Mapping[str, Any], kind: str, metric: str) -> float | None:
-    name = run.scores.get(kind, kind)
-    for section in ("by_score", "by_detector"):
-        if name in entry.get(section, {}):
-            value: float | None = entry[section][name].get(metric)
-            return value
-    return None
+    """A number that a set has in the record of a run; of the same name the score counts."""
+    numbers = {"id": entry.get("id", {})} | entry.get("by_detector", {}) | entry.get("by_score", {})
+    value: float | None = numbers.get(run.scores.get(kind, kind), {}).get(metric)
+    return value
 
 
-# -- names ----------------------------------------------------------------------------------------
+def array_name(run: RunRecord, kind: str, *, detector: bool = False) -> str:
+    """Where the arrays of a run hold a score, a kind of uncertainty or a detector."""
+    return f"detector/{kind}" if detector else f"score/{run.scores.get(kind, kind)}"
 
 
 def data_title(name: str) -> str:
@@ -337,9 +301,6 @@ def data_title(name: str) -> str:
 
 
 # -- files ----------------------------------------------------------------------------------------
-
-_AGAIN: Final = "delete it and run gemfi bench again, which writes it anew"
-_AGAIN_OVERHEAD: Final = "delete it and run gemfi bench again, which measures it anew"
 
 
 def require_bench(folder: Path) -> None:
@@ -353,10 +314,10 @@ def require_bench(folder: Path) -> None:
 
 
 def _read_grid(path: Path) -> list[Planned]:
-    found = read_json(path, _AGAIN)
-    if not isinstance(found, list):
+    cells = read_json(path, _AGAIN)
+    if not isinstance(cells, list):
         raise CheckpointError(f"{path} is no grid: it holds no list; {_AGAIN}")
     try:
-        return [from_plain(Planned, each, f"cell {at}") for at, each in enumerate(found)]
+        return [from_plain(Planned, cell, f"cell {at}") for at, cell in enumerate(cells)]
     except InputError as error:
         raise CheckpointError(f"{path} is no grid: {error}; {_AGAIN}") from error

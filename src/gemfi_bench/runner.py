@@ -35,21 +35,13 @@ _AGAIN: Final = "delete it and run gemfi bench again, which writes it anew"
 
 @dataclass(frozen=True)
 class Event:
-    """Something to tell the user.
+    """Something to tell the user."""
 
-    Attributes:
-        kind: `begin` or `end` of a run, or `wait` for another process.
-        cell: which run; of `wait`, the first that is being done elsewhere.
-        done: runs that are done.
-        total: runs of the grid, as far as it is known.
-        seconds: of `end`, what the run took.
-    """
-
-    kind: str
-    cell: Cell
-    done: int
-    total: int
-    seconds: float = 0.0
+    kind: str  # `begin` or `end` of a run, or `wait` for another process
+    cell: Cell  # which run; of `wait`, the first that is being done elsewhere
+    done: int  # runs that are done
+    total: int  # runs of the grid, as far as it is known
+    seconds: float = 0.0  # of `end`, what the run took
 
 
 class Bench:
@@ -88,11 +80,10 @@ class Bench:
         records = self.file.read()
 
         def nll(cell: Cell) -> float | None:
-            record = records.get(cell.key)
-            if record is None:
+            if cell.key not in records:
                 return None
-            found = record.numbers.get(VALIDATION, {}).get("id", {}).get("nll")
-            return math.inf if found is None else float(found)  # null is what was not finite
+            value = records[cell.key].numbers.get(VALIDATION, {}).get("id", {}).get("nll")
+            return math.inf if value is None else float(value)  # null is what was not finite
 
         return plan(self.protocol, self.task, nll)
 
@@ -106,9 +97,9 @@ class Bench:
             return records
         here = self.task.ood_test.keys()
         return {
-            key: each
-            for key, each in records.items()
-            if each.brief or (self.file.arrays(key).exists() and here.isdisjoint(each.absent))
+            key: run
+            for key, run in records.items()
+            if run.brief or (self.file.arrays(key).exists() and here.isdisjoint(run.absent))
         }
 
     def missing(self) -> list[Cell]:
@@ -126,11 +117,8 @@ class Bench:
 
     def _missing(self, cells: list[Cell]) -> list[Cell]:
         done = self.done()
-        found: dict[str, Cell] = {}
-        for cell in cells:
-            if cell.key not in done:
-                found.setdefault(cell.key, cell)
-        return list(found.values())
+        first = {cell.key: cell for cell in reversed(cells) if cell.key not in done}
+        return [cell for cell in cells if first.get(cell.key) is cell]
 
     # -- doing it ---------------------------------------------------------------------------------
 
@@ -167,11 +155,7 @@ class Bench:
             waiting = not done
 
     def _pass(
-        self,
-        todo: list[Cell],
-        total: int,
-        tell: Callable[[Event], None],
-        progress: bool | None,
+        self, todo: list[Cell], total: int, tell: Callable[[Event], None], progress: bool | None
     ) -> bool:
         """Go through the cells once; whether any was done."""
         worked = False
@@ -194,29 +178,25 @@ class Bench:
         """Train, evaluate, keep."""
         begin = time.perf_counter()
         model, training, sessions = self._trained(cell, progress)
-        seconds = time.perf_counter() - begin
+        seconds = round(time.perf_counter() - begin, 3)
         brief = bool(cell.evaluation.get("brief"))
         shifted = self.shifted() if cell.evaluation.get("shift") else {}
-        found = evaluate_cell(model, self.task, shifted, cell.detectors, brief=brief)
-        now = to_plain(environment())
+        evaluated = evaluate_cell(model, self.task, shifted, cell.detectors, brief=brief)
         record = RunRecord(
             key=cell.key,
             title=cell.title,
             spec=cell.spec.to_plain(),
             members=cell.member_keys,
-            data=found.data,
-            sessions=(*sessions, now),
+            data=evaluated.data,
+            sessions=(*sessions, to_plain(environment())),
             training=training,
-            seconds={
-                "train": training.get("seconds", round(seconds, 3)),
-                "evaluate": found.seconds,
-            },
+            seconds={"train": training.get("seconds", seconds), "evaluate": evaluated.seconds},
             scores=model.head.named_scores,
-            numbers=_rounded(found.numbers),
+            numbers=_rounded(evaluated.numbers),
             absent=dict.fromkeys(self.task.absent, "data absent"),
-            detectors=found.detectors,
+            detectors=evaluated.detectors,
         )
-        self.file.append(record, found.sets)
+        self.file.append(record, evaluated.sets)
 
     def _trained(
         self, cell: Cell, progress: bool | None
@@ -225,7 +205,7 @@ class Bench:
         if not cell.members:
             folder = self.run_folder(cell.spec)
             run = train_run(cell.spec, folder, progress=progress, task=self.task)
-            return run.model, run.training, [to_plain(each) for each in run.record.sessions]
+            return run.model, run.training, list(map(to_plain, run.record.sessions))
         lost = self.untrained(cell)
         for spec in lost.values():
             train_run(spec, self.run_folder(spec), progress=progress, task=self.task)
@@ -258,16 +238,16 @@ class Bench:
     def _begin(self) -> None:
         """Refuse data that are not those of the records, then say what is being done here."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        records = self.file.read().values()
-        known = {*self.task.ood_test, *self.task.absent}
-        for name in (name for each in records for name in each.numbers.get("ood", {})):
-            if name not in known:
+        task, records = self.task, self.file.read().values()
+        for name in (name for run in records for name in run.numbers.get("ood", {})):
+            if name not in task.ood_test and name not in task.absent:
                 raise CheckpointError(
                     f"{self.folder} has records of other data: its OOD set {name!r} is none of "
-                    f"the task {self.task.name!r} today; use another folder"
+                    f"the task {task.name!r} today; use another folder"
                 )
-        for name, split in self._sets().items():
-            seen = [each.data.get(name, {}) for each in records if name in {*each.data, TRAIN}]
+        sets = {TRAIN: task.train, VALIDATION: task.validation, TEST: task.test}
+        for name, split in {**sets, **task.ood_validation, **task.ood_test}.items():
+            seen = [run.data.get(name, {}) for run in records if name in {*run.data, TRAIN}]
             here = to_plain(SplitFacts.of(split)) if seen else {}
             for there in seen:
                 if there != here:
@@ -278,23 +258,12 @@ class Bench:
                     )
         self._write(PROTOCOL, to_json(self.protocol.to_plain(), indent=1))
 
-    def _sets(self) -> dict[str, Split]:
-        """The sets of the task by the names that records give to them."""
-        task = self.task
-        named = {TRAIN: task.train, VALIDATION: task.validation, TEST: task.test}
-        return {**named, **task.ood_validation, **task.ood_test}
-
     def _write_grid(self, cells: list[Cell]) -> None:
         """Group, row, seed and key of every cell, so that a report needs no data."""
+        names = ("group", "row", "seed", "key")
         plain = [
-            {
-                "group": cell.group,
-                "row": cell.row,
-                "seed": cell.seed,
-                "key": cell.key,
-                "method": cell.spec.method,
-                "ready": cell.ready,
-            }
+            {name: getattr(cell, name) for name in names}
+            | {"method": cell.spec.method, "ready": cell.ready}
             for cell in cells
         ]
         self._write(GRID, to_json(plain, indent=0))

@@ -1,10 +1,8 @@
 """How sure a number is: intervals over seeds and over samples, and what they let one say.
 
-Two sources of chance are kept apart. Over **seeds**, runs of the same seed are paired and the
-interval is Student's. Over **samples**, a single run is resampled by the bootstrap (here for the
-numbers of a table, in `resampling.py` for any difference), which says how much the test set was
-lucky, but not how another seed would have done. A difference is called one only where its interval
-excludes the contrary, and never below three seeds.
+Over **seeds**, runs of the same seed are paired and the interval is Student's. Over **samples**, a
+run is resampled by the bootstrap (here for the numbers of a table, in `resampling.py` for any
+difference): that says how lucky the test set was, but not how another seed would have done.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 
 from gemfi import metrics
 from gemfi._config import check_choice, check_int, check_number, check_seed
@@ -44,12 +43,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much a exceeds b.
+    """By how much a exceeds b: the mean of a - b over `n` seeds.
 
-    Attributes:
-        estimate: mean of a - b over the seeds.
-        interval: of that mean; None where nothing is known of it.
-        n: how many seeds.
+    `interval` is that of the mean; None where nothing is known of it.
     """
 
     estimate: float
@@ -65,8 +61,8 @@ class Difference:
 def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     """Student's interval of a mean, m ± t · s / √n, over at least two seeds.
 
-    >>> found = mean_interval([1.0, 2.0, 3.0])
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> interval = mean_interval([1.0, 2.0, 3.0])
+    >>> round(interval.low, 3), round(interval.high, 3)
     (-0.484, 4.484)
     """
     check_number("level", level, above=0.0, below=1.0)
@@ -75,40 +71,32 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
         raise InputError(f"an interval of a mean needs at least 2 values, got {len(sample)}")
     mean = float(sample.mean())
     error = float(sample.std(ddof=1)) / math.sqrt(len(sample))
-    half = _student_quantile(len(sample) - 1, level) * error
+    half = float(stdtrit(len(sample) - 1, (1 + level) / 2)) * error
     return Interval(mean - half, mean + half, mean)
 
 
 def paired_difference(
-    a: Sequence[float],
-    b: Sequence[float],
-    level: float = 0.95,
-    *,
-    bootstrap: Interval | None = None,
+    a: Sequence[float], b: Sequence[float], *, bootstrap: Interval | None = None
 ) -> Difference:
     """By how much a exceeds b, paired: a[i] and b[i] are of the same seed.
 
-    Args:
-        a: a number of one method, one a seed.
-        b: that of the other.
-        level: of the interval.
-        bootstrap: the interval over samples, for a single seed, or seeds that are `alike`;
-            otherwise the interval is Student's, as only that knows how seeds differ.
+    `bootstrap` is the interval over samples, for a single seed, or seeds that are `alike`;
+    otherwise the interval is Student's, as only that knows how seeds differ.
     """
     first, second = _finite("a", a), _finite("b", b)
     if len(first) != len(second):
         raise InputError(
             f"a has {len(first)} values but b has {len(second)}; give those of the same seeds"
         )
-    gap = first - second
-    interval = bootstrap if alike(gap.tolist()) else mean_interval(gap.tolist(), level)
-    return Difference(float(gap.mean()), interval, len(gap))
+    gaps = (first - second).tolist()
+    interval = bootstrap if alike(gaps) else mean_interval(gaps)
+    return Difference(float(np.mean(gaps)), interval, len(gaps))
 
 
 def alike(values: Sequence[float]) -> bool:
     """Whether seeds say nothing about chance: there is one, or their numbers are all the same.
 
-    Numbers of a density on frozen features are: no seed has a part in it.
+    So are those of a density on frozen features, which does not depend on the seed.
 
     >>> alike([98.5, 98.5]), alike([98.5, 98.4])
     (True, False)
@@ -120,13 +108,8 @@ def verdict(difference: Difference, margin: float = 0.0, better: Better = "high"
     """What a difference says about the claim that a is better than b by more than `margin`.
 
     Supported where the whole interval lies beyond the margin, refuted where the whole interval
-    lies short of it, undecided otherwise: with no interval, one that touches the margin, or few
-    seeds.
-
-    Args:
-        difference: a - b.
-        margin: by how much a must be better, in the unit of the metric; counted as better.
-        better: whether high or low numbers are good.
+    lies short of it, undecided otherwise, and where `decided` says so. With `better="low"`, a is
+    better where a - b is below -margin.
     """
     check_choice("better", better, ("high", "low"))
     sign = 1.0 if better == "high" else -1.0
@@ -144,14 +127,22 @@ def decided(difference: Difference, judge: Callable[[Interval], Outcome]) -> Out
     """What the interval of a difference says; undecided without one, and below three seeds.
 
     An interval over samples does not know how another seed would have done.
-
-    Args:
-        difference: with its interval.
-        judge: from the interval to the outcome.
     """
     if difference.interval is None or difference.few_seeds:
         return "undecided"
     return judge(difference.interval)
+
+
+def spearman(x: Values, y: Values) -> float:
+    """Spearman's ρ, ties sharing their mean rank; NaN where x or y is constant.
+
+    >>> spearman([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
+    0.5
+    """
+    return rank_correlation(torch.from_numpy(_array(x)), torch.from_numpy(_array(y)))
+
+
+# -- the bootstrap --------------------------------------------------------------------------------
 
 
 def bootstrap_ood(
@@ -166,62 +157,54 @@ def bootstrap_ood(
     ID and OOD samples are resampled apart, so that the base rate stays, and for all runs alike.
     Where the two sets do not overlap every resample is perfect, and the interval has no width.
 
-    Args:
-        runs: uncertainties of ID samples and of OOD samples, a pair a run.
-        metric: `auroc`, `aupr_id` or `aupr_ood`.
-        resamples: how many.
-        seed: of the resampling.
-        level: of the interval.
+    `runs` holds the uncertainties of ID and of OOD samples, a pair a run.
     """
     check_choice("metric", metric, _FROM_COUNTS)
-    _check_resampling(resamples, seed, level)
-    rankings = [_Sorted.of(*each, metric) for each in runs]
-    sizes = {(len(each.id_group), len(each.ood_group)) for each in rankings}
+    check_resampling(resamples, seed, level)
+    pairs = [(_array(inside), _array(outside)) for inside, outside in runs]
+    estimates = [float(getattr(metrics, metric)(*pair)) for pair in pairs]  # which checks them
+    sizes = {(len(inside), len(outside)) for inside, outside in pairs}
     if len(sizes) != 1:
         raise InputError(f"runs must have scored the same samples, got {sorted(sizes)} of them")
+    n_id, n_ood = sizes.pop()
+    resampled = [resampler(*pair, metric) for pair in pairs]
     rng = np.random.default_rng(seed)
-    draws = (rankings[0].draw(rng) for _ in range(resamples))
-    found = [float(np.mean([each.resampled(*draw) for each in rankings])) for draw in draws]
-    return _percentiles(found, float(np.mean([each.estimate for each in rankings])), level)
+    values = []
+    for _ in range(resamples):
+        draw = rng.integers(0, n_id, n_id), rng.integers(0, n_ood, n_ood)
+        values.append(float(np.mean([of_draw(*draw) for of_draw in resampled])))
+    return percentile_interval(values, float(np.mean(estimates)), level)
 
 
-def spearman(x: Values, y: Values) -> float:
-    """Spearman's ρ, ties sharing their mean rank; NaN where x or y is constant.
+def check_resampling(resamples: int, seed: int, level: float) -> None:
+    """Refuse a bootstrap that cannot be made."""
+    check_int("resamples", resamples, 1)
+    check_seed("seed", seed)
+    check_number("level", level, above=0.0, below=1.0)
 
-    >>> spearman([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
-    0.5
+
+def percentile_interval(values: Sequence[float], estimate: float, level: float) -> Interval:
+    """The interval of an estimate, from the values that its resamples have."""
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), estimate)
+
+
+def resampler(
+    id_scores: Floats, ood_scores: Floats, metric: Detection
+) -> Callable[[Ints, Ints], float]:
+    """The metric of drawn samples, given the indices of the ID and the OOD ones.
+
+    Scores are sorted once: a resample is then a matter of counts and cumulative sums.
     """
-    return rank_correlation(torch.from_numpy(_array(x)), torch.from_numpy(_array(y)))
+    distinct, group = np.unique(np.concatenate([id_scores, ood_scores]), return_inverse=True)
+    id_group, ood_group = group[: len(id_scores)], group[len(id_scores) :]
 
+    def of_draw(inside: Ints, outside: Ints) -> float:
+        n_id = np.bincount(id_group[inside], minlength=len(distinct))
+        n_ood = np.bincount(ood_group[outside], minlength=len(distinct))
+        return _FROM_COUNTS[metric](n_id, n_ood)
 
-@dataclass(frozen=True, eq=False)
-class _Sorted:
-    """Scores sorted once: a resample is then a matter of counts and cumulative sums."""
-
-    id_group: Ints  # (n_id,), index of the sample's score among the distinct ones, from low
-    ood_group: Ints  # (n_ood,)
-    groups: int
-    metric: Detection
-    estimate: float
-
-    @classmethod
-    def of(cls, id_scores: Values, ood_scores: Values, metric: Detection) -> _Sorted:
-        estimate = float(getattr(metrics, metric)(id_scores, ood_scores))  # which checks the scores
-        inside, outside = _array(id_scores), _array(ood_scores)
-        distinct, group = np.unique(np.concatenate([inside, outside]), return_inverse=True)
-        cut = len(inside)
-        return cls(group[:cut], group[cut:], len(distinct), metric, estimate)
-
-    def draw(self, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        """Samples drawn with replacement, as many as there are, ID and OOD apart."""
-        n_id, n_ood = len(self.id_group), len(self.ood_group)
-        return rng.integers(0, n_id, n_id), rng.integers(0, n_ood, n_ood)
-
-    def resampled(self, inside: Ints, outside: Ints) -> float:
-        """The metric of a draw."""
-        n_id = np.bincount(self.id_group[inside], minlength=self.groups)
-        n_ood = np.bincount(self.ood_group[outside], minlength=self.groups)
-        return _FROM_COUNTS[self.metric](n_id, n_ood)
+    return of_draw
 
 
 def _auroc(n_id: Ints, n_ood: Ints) -> float:
@@ -244,37 +227,6 @@ _FROM_COUNTS: Final[dict[Detection, Callable[[Ints, Ints], float]]] = {
 """Each metric from how many ID and OOD samples hold each distinct score, from low to high."""
 
 
-def _percentiles(found: Sequence[float], estimate: float, level: float) -> Interval:
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), estimate)
-
-
-def _student_quantile(freedom: int, level: float) -> float:
-    """The t that |T| stays below with probability `level`, for a whole number of degrees.
-
-    Found by halving the angle θ of t = √ν tan θ, in which the probability is a finite sum.
-    """
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):  # an angle has 53 bits
-        angle = (low + high) / 2
-        if _student_within(freedom, angle) < level:
-            low = angle
-        else:
-            high = angle
-    return math.sqrt(freedom) * math.tan(low)
-
-
-def _student_within(freedom: int, angle: float) -> float:
-    """P(|T| <= √ν tan θ), by integrating cos^(ν-1) from 0 to θ in parts."""
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term, total = (cosine if odd else 1.0), 0.0
-    for power in range(1 + odd, freedom, 2):
-        total += term
-        term *= cosine * cosine * power / (power + 1)
-    return (angle + sine * total) * 2 / math.pi if odd else sine * total
-
-
 def _finite(name: str, values: Sequence[float]) -> Floats:
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or len(numbers) == 0:
@@ -288,9 +240,3 @@ def _array(values: Values) -> Floats:
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().double().numpy()
     return np.array(values, dtype=np.float64)
-
-
-def _check_resampling(resamples: int, seed: int, level: float) -> None:
-    check_int("resamples", resamples, 1)
-    check_seed("seed", seed)
-    check_number("level", level, above=0.0, below=1.0)

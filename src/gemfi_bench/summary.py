@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from gemfi_bench.claims import Finding
 from gemfi_bench.claims.ledger import OURS
@@ -19,30 +18,22 @@ _OURS = "gem-fi"
 
 def summary(results: Results, findings: Sequence[Finding]) -> list[str]:
     """Sentences for the head of a report."""
-    return [*_progress(results), *_ledger(findings), *_places(results)]
-
-
-def _progress(results: Results) -> list[str]:
     planned = {cell.key for cell in results.grid}
     done = planned & results.records.keys()
-    text = f"{len(done):,} of {len(planned):,} runs are done."
+    progress = f"{len(done):,} of {len(planned):,} runs are done."
     if len(done) < len(planned):
-        text += " Rows whose runs are not done yet say so."
-    return [text]
-
-
-def _ledger(findings: Sequence[Finding]) -> list[str]:
-    said = []
+        progress += " Rows whose runs are not done yet say so."
+    ledger = []
     for whose, ours in (("tests of the paper's claims", False), ("claims of ours", True)):
         judged = [finding for finding in findings if (finding.claim.where == OURS) == ours]
         counts = Counter(str(finding.outcome) for finding in judged)
         parts = [f"{counts[name]} {name}" for name in VERDICTS if counts[name]]
         if judged:
-            said.append(f"Of {len(judged)} {whose}: {', '.join(parts)}.")
+            ledger.append(f"Of {len(judged)} {whose}: {', '.join(parts)}.")
     few = sum(finding.few_seeds for finding in findings)
     if few:
-        said.append(f"{few} have tests on fewer than three seeds, which decide nothing.")
-    return [" ".join(said)] if said else []
+        ledger.append(f"{few} have tests on fewer than three seeds, which decide nothing.")
+    return [progress, *([" ".join(ledger)] if ledger else []), *_places(results)]
 
 
 def _places(results: Results) -> list[str]:
@@ -54,7 +45,9 @@ def _places(results: Results) -> list[str]:
         }
         if _OURS not in values or len(values) < 2:
             continue
-        ranked = sorted(values, key=partial(_rank, values, better))
+        sign = -1 if better == "high" else 1  # last what some runs have no finite number of
+        order = {row: (value.missing > 0, sign * value.mean) for row, value in values.items()}
+        ranked = sorted(values, key=order.__getitem__)
         place, best = ranked.index(_OURS) + 1, ranked[0]
         text = f"{words}: GEM-FI {_shown(values[_OURS], digits)}, place {place} of {len(ranked)}"
         if best != _OURS:
@@ -63,30 +56,23 @@ def _places(results: Results) -> list[str]:
     return sentences
 
 
-def _rank(values: Mapping[str, Value], better: Better, row: str) -> tuple[bool, float]:
-    """The best first; last what some runs have no finite number of."""
-    value = values[row]
-    return value.missing > 0, -value.mean if better == "high" else value.mean
-
-
 def _numbers(results: Results) -> list[tuple[str, Pick, Better, int]]:
-    listed: list[tuple[str, Pick, Better, int]] = [
+    protocol = results.protocol
+    numbers: list[tuple[str, Pick, Better, int]] = [
         ("Accuracy", of_test("accuracy"), "high", 2),
         ("NLL", of_test("nll"), "low", 3),
         ("ECE", of_test("ece"), "low", 2),
     ]
-    for words, names in (("near", results.protocol.near), ("far", results.protocol.far)):
+    for words, names in (("near", protocol.near), ("far", protocol.far)):
         here = [name for name in names if not results.is_absent(name)]
         if here:
             pick = mean_of([of_set(name, "epistemic", "auroc") for name in here])
-            sets = ", ".join(_marked(results, name) for name in here)
-            listed.append((f"AUROC on {words} OOD ({sets})", pick, "high", 2))
-    return listed
-
-
-def _marked(results: Results, name: str) -> str:
-    title = results.title(name)
-    return f"{title}, {SEEN}" if name in results.protocol.seen else title
+            sets = ", ".join(
+                results.title(name) + (f", {SEEN}" if name in protocol.seen else "")
+                for name in here
+            )
+            numbers.append((f"AUROC on {words} OOD ({sets})", pick, "high", 2))
+    return numbers
 
 
 def _shown(value: Value, digits: int) -> str:

@@ -6,7 +6,6 @@ Every form of a table starts from here, so that no two of them round, mark or le
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,50 +13,27 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from gemfi._config import check_choice, check_int
 from gemfi.errors import InputError
 
 Better = Literal["high", "low"]
 Mark = Literal["best", "second"]
-
-_LABEL = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)  # it becomes a file name, an id and a \label
 
 
 @dataclass(frozen=True)
 class Value:
     """A number and where it comes from.
 
-    Attributes:
-        mean: over the runs; NaN where it is not defined.
-        std: sample standard deviation over the runs; None below two of them.
-        n: how many runs.
-        keys: of the records of the runs.
-        flag: a remark, such as "impossible: ...", shown as a footnote.
-        missing: further runs that have no such number, or an infinite one: the mean is without
-            them, so that it says so and is never best.
-        interval: low and high end over the inputs; shown of one run, which has no deviation.
-        unseen: further runs whose number is not known, as the arrays that it is made from are not
-            here.
+    The mean is without the `missing` runs, so that it says so and is never best.
     """
 
-    mean: float
-    std: float | None = None
-    n: int = 1
-    keys: tuple[str, ...] = ()
-    flag: str | None = None
-    missing: int = 0
-    interval: tuple[float, float] | None = None
-    unseen: int = 0
-
-    def __post_init__(self) -> None:
-        check_int("n", self.n, 1)
-        check_int("missing", self.missing, 0)
-        check_int("unseen", self.unseen, 0)
-        if self.std is not None and self.std < 0:
-            raise InputError(f"std must be at least 0, got {self.std}")
-        broken = [key for key in self.keys if not key or key.split() != [key]]
-        if broken:
-            raise InputError(f"keys must be words without spaces, got {broken[0]!r}")
+    mean: float  # over the runs; NaN where it is not defined
+    std: float | None = None  # sample deviation over the runs; None below two of them
+    n: int = 1  # how many runs
+    keys: tuple[str, ...] = ()  # of the records of the runs
+    flag: str | None = None  # a remark, such as "impossible: ...", shown as a footnote
+    missing: int = 0  # further runs that have no such number, or an infinite one
+    interval: tuple[float, float] | None = None  # over the inputs; shown of one run
+    unseen: int = 0  # further runs without the arrays that the number is made from
 
     @property
     def runs(self) -> int:
@@ -68,16 +44,14 @@ class Value:
     def remark(self) -> str:
         """What a footnote says of it: its flag, and that runs are left out; empty for neither."""
         known = self.n + self.missing
-        parts = [self.flag or ""]
+        parts = [self.flag] if self.flag else []
         if self.missing:
             parts.append(
                 f"{self.n} of {known} runs: the others have no such number, or an infinite one"
             )
         if self.unseen:
-            parts.append(
-                f"{known} of {known + self.unseen} runs: the arrays of the others are not here"
-            )
-        return "; ".join(part for part in parts if part)
+            parts.append(f"{known} of {self.runs} runs: the arrays of the others are not here")
+        return "; ".join(parts)
 
     @classmethod
     def of(cls, values: Sequence[float], keys: Sequence[str] = (), missing: int = 0) -> Value:
@@ -86,11 +60,9 @@ class Value:
         >>> Value.of([1.0, 2.0, 3.0]).std
         1.0
         """
-        if not len(values):
-            raise InputError("a value needs the number of at least one run, got none")
         mean = sum(map(float, values)) / len(values)
-        spread = len(values) > 1 and bool(np.isfinite(values).all())
-        std = float(np.std(values, ddof=1)) if spread else None
+        has_spread = len(values) > 1 and bool(np.isfinite(values).all())
+        std = float(np.std(values, ddof=1)) if has_spread else None
         return cls(mean, std, len(values), tuple(keys), missing=missing)
 
 
@@ -100,75 +72,44 @@ Cell: TypeAlias = Value | str | bool | None
 
 @dataclass(frozen=True)
 class Column:
-    """What the cells of a column are.
+    """What the cells of a column are."""
 
-    Attributes:
-        name: as shown, "AUPR".
-        group: the head that spans it and its neighbours, "MNIST → KMNIST"; empty for none.
-        better: whether high or low numbers are good; None for neither.
-        decimals: digits after the point, of means and standard deviations.
-        marked: mark the best numbers; False for numbers that do not compete, as published ones.
-    """
-
-    name: str
-    group: str = ""
-    better: Better | None = None
-    decimals: int = 2
-    marked: bool = True
-
-    def __post_init__(self) -> None:
-        check_int("decimals", self.decimals, 0)
-        if self.better is not None:
-            check_choice("better", self.better, ("high", "low"))
+    name: str  # as shown, "AUPR"
+    group: str = ""  # the head over it and its neighbours, "MNIST → KMNIST"; empty for none
+    better: Better | None = None  # whether high or low numbers are good; None for neither
+    decimals: int = 2  # digits after the point, of means and standard deviations
+    marked: bool = True  # mark the best; False for numbers that do not compete, as published ones
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table.
+    """One line of a table."""
 
-    Attributes:
-        name: as shown, "GEM-FI".
-        cells: one a column.
-        method: this project's name of the method, "gem-fi"; None for a row that is not of one.
-        ours: a method of the paper itself, shaded as the paper does.
-        section: rows of one section stand together and compete with each other only.
-    """
-
-    name: str
-    cells: tuple[Cell, ...]
-    method: str | None = None
-    ours: bool = False
-    section: str = ""
+    name: str  # as shown, "GEM-FI"
+    cells: tuple[Cell, ...]  # one a column
+    method: str | None = None  # this project's name of it, "gem-fi"; None if it is of none
+    ours: bool = False  # a method of the paper itself, shaded as the paper does
+    section: str = ""  # rows of one stand together and compete with each other only
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper.
+    """A table of the paper."""
 
-    Attributes:
-        label: of the paper, "table2".
-        title: what the table shows.
-        columns: all but the first, which holds the names of the rows.
-        rows: from the top, those of one section next to each other.
-        stub: head of the first column.
-        notes: conventions, what stands for what, and what is absent.
-    """
-
-    label: str
+    label: str  # of the paper, "table2"; it becomes a file name, an id and a LaTeX label
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    stub: str = "Method"
-    notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...]  # all but the first, which holds the names of the rows
+    rows: tuple[Row, ...]  # from the top, those of one section next to each other
+    stub: str = "Method"  # head of the first column
+    notes: tuple[str, ...] = ()  # conventions, what stands for what, and what is absent
 
     def __post_init__(self) -> None:
-        if not _LABEL.fullmatch(self.label):
-            raise InputError(
-                f"the label of a table must be a letter, then letters, digits, '_', ':', '.' or "
-                f"'-', got {self.label!r}"
-            )
         for row in self.rows:
-            _check_row(self, row)
+            if len(row.cells) != len(self.columns):
+                raise InputError(
+                    f"{self.label}: row {row.name!r} has {len(row.cells)} cells, expected one for "
+                    f"each of {len(self.columns)} columns"
+                )
         sections = [section for section, _ in self.sections()]
         again = [name for at, name in enumerate(sections) if name in sections[:at]]
         if again:
@@ -180,20 +121,6 @@ class Table:
         """Each section with the indices of its rows, from the top."""
         for section, members in groupby(range(len(self.rows)), lambda at: self.rows[at].section):
             yield section, list(members)
-
-
-def _check_row(table: Table, row: Row) -> None:
-    if len(row.cells) != len(table.columns):
-        raise InputError(
-            f"{table.label}: row {row.name!r} has {len(row.cells)} cells, expected one for each "
-            f"of {len(table.columns)} columns"
-        )
-    for cell, column in zip(row.cells, table.columns, strict=True):
-        if not (cell is None or isinstance(cell, Value | str | bool)):
-            raise InputError(
-                f"{table.label}: row {row.name!r}, column {column.name!r}: a cell must be a "
-                f"Value, a string, a bool or None, got {type(cell).__name__}"
-            )
 
 
 def printed(number: float, decimals: int) -> str:
@@ -216,14 +143,19 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
     marked: dict[tuple[int, int], Mark] = {}
     for _, members in table.sections():
         few = _few_runs(table, members)
+        cells = _competitors(table, members)
         for at, column in enumerate(table.columns):
-            numbers = _competing(table, members, at)
+            numbers = {
+                place: _competing(cell, column)
+                for place, cell in cells.items()
+                if place[1] == at and not math.isnan(cell.mean)
+            }
             ranked = sorted(numbers.values(), reverse=column.better == "high")
-            for row, number in numbers.items():
-                if len(ranked) < 2 or not math.isfinite(number) or (row, at) in few:
+            for place, number in numbers.items():
+                if len(ranked) < 2 or not math.isfinite(number) or place in few:
                     continue
                 if number in ranked[:2]:
-                    marked[row, at] = "best" if number == ranked[0] else "second"
+                    marked[place] = "best" if number == ranked[0] else "second"
     return marked
 
 
@@ -234,25 +166,23 @@ def has_few_runs(table: Table) -> bool:
 
 def _few_runs(table: Table, members: Sequence[int]) -> set[tuple[int, int]]:
     """Where, as (row, column), a number rests on fewer runs than another row of a section has."""
-    cells = {
+    cells = _competitors(table, members)
+    most = max((cell.runs for cell in cells.values()), default=0)
+    return {place for place, cell in cells.items() if cell.n < most}
+
+
+def _competitors(table: Table, members: Sequence[int]) -> dict[tuple[int, int], Value]:
+    """The numbers of a section in the columns whose best are marked, by (row, column)."""
+    return {
         (row, at): cell
         for row in members
         for at, column in enumerate(table.columns)
         if column.better and column.marked and isinstance(cell := table.rows[row].cells[at], Value)
     }
-    most = max((cell.runs for cell in cells.values()), default=0)
-    return {place for place, cell in cells.items() if cell.n < most}
 
 
-def _competing(table: Table, members: Sequence[int], at: int) -> dict[int, float]:
-    """Row -> the number of a column as it is printed, where it competes."""
-    column = table.columns[at]
-    if not (column.better and column.marked):
-        return {}
-    cells = {row: table.rows[row].cells[at] for row in members}
-    worst = -math.inf if column.better == "high" else math.inf
-    return {
-        row: worst if cell.missing else float(printed(cell.mean, column.decimals))
-        for row, cell in cells.items()
-        if isinstance(cell, Value) and not math.isnan(cell.mean)
-    }
+def _competing(cell: Value, column: Column) -> float:
+    """A number as it is printed; the worst there is where it is without some runs."""
+    if cell.missing:
+        return -math.inf if column.better == "high" else math.inf
+    return float(printed(cell.mean, column.decimals))

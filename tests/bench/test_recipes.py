@@ -16,9 +16,9 @@ from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.methods.gem_paper import switches
-from gemfi.runs import RunSpec
+from gemfi.runs import RunSpec, make_spec
 from gemfi.training import fit
-from gemfi_bench.recipes import DATASETS, OWN, gem_config, paper_recipe, paper_spec
+from gemfi_bench.recipes import DATASETS, OWN, gem_config, paper_recipe
 
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 
@@ -48,7 +48,10 @@ def test_every_method_of_a_paper_has_one() -> None:
 
 @pytest.mark.parametrize(("method", "dataset"), [*every("mnist"), *every("cifar10")])
 def test_it_builds_and_comes_back_from_json(method: str, dataset: str) -> None:
-    recipe, spec = paper_recipe(method, dataset), paper_spec(dataset, method, noise(dataset))
+    recipe, spec = (
+        paper_recipe(method, dataset),
+        make_spec(dataset, method, noise(dataset), recipe=paper_recipe(method, dataset)),
+    )
     again = RunSpec.from_plain(json.loads(json.dumps(spec.to_plain())))
     assert again == spec
     assert again.digest == spec.digest
@@ -64,7 +67,7 @@ def test_it_builds_and_comes_back_from_json(method: str, dataset: str) -> None:
 def test_it_trains(method: str) -> None:
     """On MNIST, where networks are small enough to do so in a test."""
     task = noise("mnist")
-    spec = paper_spec("mnist", method, task)
+    spec = make_spec("mnist", method, task, recipe=paper_recipe(method, "mnist"))
     model = spec.build(10, None)
     before = {name: each.clone() for name, each in model.backbone.named_parameters()}
     fit(model, task.train, task.validation, replace(spec.train, epochs=1, batch_size=10))
@@ -171,7 +174,7 @@ def test_the_rate_of_daedl_falls_by_five_percent_an_epoch() -> None:
     ],
 )
 def test_heads(method: str, dataset: str, head: dict[str, Any]) -> None:
-    found = paper_spec(dataset, method, noise(dataset)).head
+    found = make_spec(dataset, method, noise(dataset), recipe=paper_recipe(method, dataset)).head
     assert {name: getattr(found, name) for name in head} == pytest.approx(head)
 
 
@@ -190,11 +193,23 @@ def test_networks_and_images() -> None:
     assert paper_recipe("i-edl", "cifar10").backbone_options["dropout"] == 0.5
     assert paper_recipe("softmax", "cifar10").backbone_options["width"] == 64
     assert paper_recipe("rkl-pn", "cifar10").train.clip_norm == 10
-    held = paper_spec("cifar10", "daedl", noise("cifar10")).backbone_options
+    held = make_spec(
+        "cifar10", "daedl", noise("cifar10"), recipe=paper_recipe("daedl", "cifar10")
+    ).backbone_options
     assert held["spectral"] == {"kind": "hard", "bound": 1.0}
     assert held["dropout"] == 0.5
-    assert paper_spec("mnist", "daedl", noise("mnist")).build(10, None).head.num_features == 576
-    assert paper_spec("mnist", "i-edl", noise("mnist")).build(10, None).head.num_features == 64
+    assert (
+        make_spec("mnist", "daedl", noise("mnist"), recipe=paper_recipe("daedl", "mnist"))
+        .build(10, None)
+        .head.num_features
+        == 576
+    )
+    assert (
+        make_spec("mnist", "i-edl", noise("mnist"), recipe=paper_recipe("i-edl", "mnist"))
+        .build(10, None)
+        .head.num_features
+        == 64
+    )
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -243,7 +258,9 @@ def test_the_table(dataset: str) -> None:
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_head_of_the_recipe_is_the_papers(dataset: str) -> None:
-    head = paper_spec(dataset, "gem-paper", noise(dataset)).head
+    head = make_spec(
+        dataset, "gem-paper", noise(dataset), recipe=paper_recipe("gem-paper", dataset)
+    ).head
     assert head == gem_config("gem-fi", dataset)
 
 

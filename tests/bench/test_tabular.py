@@ -63,18 +63,6 @@ def test_a_run_without_the_number_leaves_it_undefined() -> None:
     assert math.isnan(Value.of([-math.inf, math.inf]).mean)
 
 
-def test_what_a_value_refuses() -> None:
-    with pytest.raises(InputError, match="at least one run, got none"):
-        Value.of([])
-    with pytest.raises(InputError, match="n must be an integer of at least 1, got 0"):
-        Value(1.0, n=0)
-    with pytest.raises(InputError, match=r"std must be at least 0, got -0\.1"):
-        Value(1.0, -0.1)
-    for key in ("", "two words", "line\n"):
-        with pytest.raises(InputError, match="words without spaces"):
-            Value(1.0, keys=("fine", key))
-
-
 @pytest.mark.parametrize(
     ("number", "decimals", "text"),
     [
@@ -107,19 +95,6 @@ def test_each_row_has_as_many_cells_as_there_are_columns() -> None:
         Table("table2", "", columns, (Row("EDL", (None,)),))
 
 
-@pytest.mark.parametrize("cell", [3, 99.5, ["data absent"]])
-def test_a_bare_number_is_no_cell(cell: object) -> None:
-    with pytest.raises(InputError, match="row 'row 0', column 'AUPR': a cell must be a Value"):
-        column_of(cell)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("label", ["", "2", "table 2", "a/b", "tab}", "é"])
-def test_a_label_can_be_a_file_name_and_an_id(label: str) -> None:
-    with pytest.raises(InputError, match="label of a table must be a letter, then"):
-        Table(label, "", (), ())
-    assert Table("tab:vos_rho-1.b", "", (), ()).label == "tab:vos_rho-1.b"
-
-
 def test_a_section_begins_once() -> None:
     with pytest.raises(InputError, match="section 'a' begins twice; put its rows next to each"):
         column_of(None, None, None, sections="aba")
@@ -127,13 +102,6 @@ def test_a_section_begins_once() -> None:
         ("a", [0, 1]),
         ("b", [2]),
     ]
-
-
-def test_what_a_column_refuses() -> None:
-    with pytest.raises(InputError, match="decimals must be an integer of at least 0, got -1"):
-        Column("AUPR", decimals=-1)
-    with pytest.raises(InputError, match="better must be one of high, low, got 'higher'"):
-        Column("AUPR", better="higher")  # type: ignore[arg-type]
 
 
 # --- marks -----------------------------------------------------------------------------------

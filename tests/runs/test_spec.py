@@ -18,7 +18,7 @@ from gemfi.outliers import NONE, VOS, OutlierConfig
 from gemfi.runs import RunSpec, find_task, make_spec, matched_spec
 from gemfi.runs.spec import matched_recipe
 from gemfi.training import TrainConfig
-from gemfi_bench.recipes import paper_recipe, paper_spec
+from gemfi_bench.recipes import paper_recipe
 
 from .conftest import toy_spec
 
@@ -163,9 +163,9 @@ def test_images_are_flipped_only_where_that_is_known_to_be_right(
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in PRESETS])
-def test_the_paper_spec_is_the_methods_recipe(method: str) -> None:
+def test_the_spec_of_a_recipe_is_the_methods_own(method: str) -> None:
     recipe = paper_recipe(method, "mnist")
-    spec = paper_spec("mnist", method, images((1, 28, 28)))
+    spec = make_spec("mnist", method, images((1, 28, 28)), recipe=paper_recipe(method, "mnist"))
     assert (spec.train, spec.backbone) == (recipe.train, recipe.backbone)
     assert spec.backbone_options["dropout"] == recipe.backbone_options.get("dropout", 0.0)
     for name, value in recipe.head.items():
@@ -173,7 +173,7 @@ def test_the_paper_spec_is_the_methods_recipe(method: str) -> None:
     with pytest.raises(
         InputError, match="recipes of their own for mnist, cifar10, not for 'digits"
     ):
-        paper_spec("digits", method)
+        paper_recipe(method, "digits")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -190,8 +190,10 @@ def test_the_matched_spec_is_one_for_all(method: str) -> None:
 
 def test_a_recipe_may_leave_inputs_as_they_are() -> None:
     task = images((1, 28, 28), normalisation=Normalisation((0.1,), (0.3,)))
-    assert not paper_spec("mnist", "r-edl", task).normalise
-    assert paper_spec("mnist", "gem-paper", task).normalise
+    assert not make_spec("mnist", "r-edl", task, recipe=paper_recipe("r-edl", "mnist")).normalise
+    assert make_spec(
+        "mnist", "gem-paper", task, recipe=paper_recipe("gem-paper", "mnist")
+    ).normalise
     assert matched_spec("mnist", "r-edl", task).normalise
 
 
@@ -249,7 +251,7 @@ def test_changes_keep_the_rest_of_the_recipe() -> None:
         settings=["fi_reg_weight=0.7"],
         train={"epochs": 2, "seed": None},
     )
-    own = paper_spec("mnist", "gem-paper", task)
+    own = make_spec("mnist", "gem-paper", task, recipe=paper_recipe("gem-paper", "mnist"))
     assert spec.train == replace(own.train, epochs=2)
     assert spec.head == replace(own.head, fi_reg_weight=0.7)
     changed = {"channels": 8, "spectral": {"kind": "off", "bound": 3.0}}

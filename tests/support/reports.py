@@ -94,7 +94,7 @@ WIDE = Table(
     (Row("GEM-FI", tuple(_value("gem-fi", 1.0 * at, 0.25) for at in range(24)), "gem-fi"),),
 )
 PUBLISHED = Table(
-    "table2",
+    "published-table2",
     "Beside the paper's",
     (Column("Ours"), Column("Theirs", marked=False)),
     (
@@ -107,13 +107,14 @@ CLAIMS = (
         "GEM-FI detects better than EDL.",
         "Paired difference of AUROC",
         "supported",
-        "near: +0.80\nfar: +1.20",
-        "[+0.10, +1.50]\n[+0.40, +2.00]",
+        (("near: +0.80", "[+0.10, +1.50]"), ("far: +1.20", "[+0.40, +2.00]")),
         few_seeds=True,
         keys=(key_of("edl", 0), key_of("gem-fi", 0)),
         where="Table 2",
     ),
-    Claim("Temperature scaling is unnecessary.", "NLL", "refuted", "0.02 nats", "[0.01, 0.03]"),
+    Claim(
+        "Temperature scaling is unnecessary.", "NLL", "refuted", (("0.02 nats", "[0.01, 0.03]"),)
+    ),
     Claim("Overhead is modest.", "Ratio of the seconds", "not tested"),
 )
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="8" height="4"><path d="M0 0h8"/></svg>'

@@ -1,12 +1,12 @@
 """Every table of the paper from the records of a benchmark, and a few of our own.
 
 A table is a function from `Results` to a `Table`; it raises `Unavailable` with the reason where the
-records do not hold what it needs. Most are declared: rows (`Source`), columns with what makes their
-cells (`Field`), and notes; see `common.py`.
+records do not hold what it needs. Most are rows (`Source`) and columns with what makes their cells
+(`Field`), see `common.py`; title and notes are in `words.toml`.
 
 | file | holds |
 |---|---|
-| `common.py`, `labels.py` | sources, fields, numbers from arrays, notes; how rows are called |
+| `common.py`, `labels.py` | sources, fields, numbers from arrays; how rows are called |
 | `detection.py` | OOD detection by method, by score, by chosen score, under corruption |
 | `classification.py` | accuracy and calibration; temperature scaling |
 | `sweeps.py` | GEM-FI by switches, λ, K and outliers |

@@ -42,33 +42,12 @@ _SCALED: Final = {
     "brier": Column("", "Brier ×100", "low"),
     "aupr_correct": Column("", "AUPR of right predictions", "high"),
 }
-_SCALING: Final = (
-    "Before and after temperature scaling, p^(1/T) renormalised: T has the least NLL on ID "
-    "validation data, the numbers are of test data. ECE with 15 bins, Brier score summed over the "
-    "classes."
-)
 
 
 def classification(results: Results) -> Table:
     """Accuracy, error detection, Brier score, NLL and ECE on the ID test data."""
     fields = [number_field(column, of_test(name)) for name, column in _COLUMNS.items()]
-    notes = (
-        (
-            "AUPR: right predictions are positive, so that the base rate is the accuracy. AP of "
-            "errors and AUROC: wrong ones are; a run without errors has neither. AURC: area under "
-            "the risk-coverage curve."
-        ),
-        (
-            "Brier score: sum over the classes, ×100; NLL in nats; ECE with 15 bins. The paper "
-            "mixes at least four definitions of the Brier score in one column."
-        ),
-        (
-            "Post-hoc detectors leave p as it is: they have the numbers of the runs they were "
-            "fitted on."
-        ),
-    )
-    title = "Classification, error detection and calibration on ID test data"
-    return make_table(results, "table3", title, contestants(results), fields, notes, inside=True)
+    return make_table(results, "table3", contestants(results), fields, inside=True)
 
 
 def temperature_scaling(results: Results) -> Table:
@@ -77,38 +56,17 @@ def temperature_scaling(results: Results) -> Table:
     here = [name for name in results.ood_sets if not results.is_absent(name)]
     absent = [results.title(name) for name in results.ood_sets if name not in here]
     auroc = mean_of([of_set(name, "epistemic", "auroc") for name in here])
-    fields = [
-        *_fields(results, sources, list(_SCALED)),
-        number_field(Column("Mean AUROC", "OOD detection", "high"), auroc),
-    ]
-    notes = (
-        _SCALING,
-        (
-            "The paper compares TS of a softmax network with the raw output of the others: that is "
-            "Softmax after against the others before."
-        ),
-        "Mean AUROC: epistemic score, mean over the OOD sets; TS is not part of it."
-        + (f" Data absent: {', '.join(absent)}." if absent else ""),
-    )
-    title = "Temperature scaling of every method"
-    return make_table(results, "table13-cifar10", title, sources, fields, notes)
+    fields = _scaled_fields(results, sources, tuple(_SCALED))
+    fields.append(number_field(Column("Mean AUROC", "OOD detection", "high"), auroc))
+    without = f" Data absent: {', '.join(absent)}." if absent else ""
+    return make_table(results, "table13-cifar10", sources, fields, absent=without)
 
 
 def scaling_of_gem(results: Results) -> Table:
     """The GEM variants before and after temperature scaling."""
     sources = gem_sources(results)
-    fields = _fields(results, sources, ("ece", "nll", "brier"))
-    notes = (
-        _SCALING,
-        (
-            "The paper's table averages the Brier score over the classes: ten times less for ten. "
-            "Fitted and measured on the same data TS cannot raise the NLL; on other data it can."
-        ),
-    )
-    title = "Effect of temperature scaling on the GEM family"
-    return make_table(
-        results, "ts_calibration", title, sources, fields, notes, stub="Model", inside=True
-    )
+    fields = _scaled_fields(results, sources, ("ece", "nll", "brier"))
+    return make_table(results, "ts_calibration", sources, fields, inside=True)
 
 
 def scaled(sets: View) -> Mapping[str, float]:
@@ -119,17 +77,19 @@ def scaled(sets: View) -> Mapping[str, float]:
     )
     log_probs = torch.from_numpy(test["log_probs"]).to(torch.float64)
     cooled = torch.log_softmax(log_probs / log_temperature.exp(), dim=1)
-    before = metrics.classification_metrics(log_probs, test["label"])
-    after = metrics.classification_metrics(cooled, test["label"])
-    return {
+    numbers = {
         "temperature": float(log_temperature.exp()),
         "at bound": float(at_bound(log_temperature)),
-        **{f"{name} before": before[name] for name in _SCALED},
-        **{f"{name} after": after[name] for name in _SCALED},
     }
+    for moment, predicted in (("before", log_probs), ("after", cooled)):
+        found = metrics.classification_metrics(predicted, test["label"])
+        numbers |= {f"{name} {moment}": found[name] for name in _SCALED}
+    return numbers
 
 
-def _fields(results: Results, sources: Sequence[Source], names: Sequence[str]) -> list[Field]:
+def _scaled_fields(
+    results: Results, sources: Sequence[Source], names: Sequence[str]
+) -> list[Field]:
     """Each metric before and after scaling, then T."""
     require_arrays(results, sources)
     measured = {source: Measured(source, scaled) for source in sources}

@@ -7,8 +7,11 @@ A cell says why it has no number: a set that is not at hand is "data absent", a 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args
 
 from gemfi.methods import PRESETS
@@ -28,49 +31,33 @@ NO_ARRAYS: Final = "no arrays"
 KINDS: Final = {"aleatoric": "Alea.", "epistemic": "Epis."}
 """Kind of uncertainty -> head of its column."""
 
-ID_POSITIVE: Final = (
-    "AUPR is average precision with ID as the positive class, ranked by minus the score, as the "
-    "numbers of the paper were really computed; its text says OOD positive."
-)
-FEW_RUNS: Final = "The best numbers are marked only where they rest on as many runs as any row has."
 RESAMPLES: Final = 200
 """Enough for the ends of an interval of 95 %, and a twentieth of a second for 10,000 inputs."""
 
-INTERVALS: Final = (
-    f"[low, high], of a row with one run: 95 % interval over its inputs, by {RESAMPLES} bootstrap "
-    "resamples of ID and of OOD inputs. It says what the inputs decide, and not how another seed "
-    "would do."
-)
+_WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+_SHARED: Final = {
+    name: " ".join(text.format(resamples=RESAMPLES).split())
+    for name, text in _WORDS["shared"].items()
+}
+INTERVALS: Final = _SHARED["intervals"]
 PAPER_SETTINGS: Final = "GEM-FI (paper's settings)"
 _LISTED: Final = 6  # methods in a note; of more it says "all others"
 
 Maker = Callable[[Results], Table]
-"""What makes a table from the results of a bench."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The runs behind a row of a table.
-
-    Attributes:
-        results: of the bench.
-        name: as shown.
-        row: of the grid.
-        group: of the grid.
-        section: of the table.
-        ours: shaded, as the paper shades its own methods.
-        score: the score, or the detector, that this row of the table is about; empty for none.
-        detector: whether `score` names a post-hoc detector.
-    """
+    """The runs behind a row of a table."""
 
     results: Results
-    name: str
-    row: str
-    group: str = MAIN
-    section: str = ""
-    ours: bool = False
-    score: str = ""
-    detector: bool = False
+    name: str  # as shown
+    row: str  # of the grid
+    group: str = MAIN  # of the grid
+    section: str = ""  # of the table
+    ours: bool = False  # shaded, as the paper shades its own methods
+    score: str = ""  # the score, detector or part of the data that the row is about
+    detector: bool = False  # whether `score` names a post-hoc detector
 
     @property
     def method(self) -> str:
@@ -89,27 +76,18 @@ class Source:
             return run
         return None
 
-    def to_row(self, cells: Iterable[Cell]) -> Row:
-        """A row of a table with these cells."""
-        return Row(self.name, tuple(cells), self.method, self.ours, self.section)
-
     def number(self, pick: Pick) -> Cell:
         """A number of the runs, "not run", or None where they have no such number."""
         return self.results.value(self.row, pick, self.group) if self.runs else NOT_RUN
 
     def ood(self, name: str, kind: str, metric: str) -> Cell:
-        """A number of an OOD set, with the interval that its inputs allow.
+        """A number of an OOD set, as `of_set` picks it, with the interval that its inputs allow.
 
         A single run shows that interval, several show their deviation. Of several it is made for
-        the main tables alone.
-
-        Args:
-            name: the set; the cell is "data absent" where it was not at hand.
-            kind: `aleatoric`, `epistemic`, a score, or a detector if the row is of a detector.
-            metric: `auroc`, `aupr_id`, `aupr_ood` or `fpr95`.
+        the main tables alone. If the row is of a detector, `kind` is its name.
         """
         runs = self.runs
-        if self.results.is_absent(name) or (runs and not any(is_here(run, name) for run in runs)):
+        if self.results.lacks(name, runs):
             return DATA_ABSENT
         pick = (of_detector if self.detector else of_set)(name, kind, metric)
         cell = self.number(pick)
@@ -130,11 +108,6 @@ class Source:
             pairs.append((sets["test"][array], sets[name][array]))
         interval = bootstrap_ood(pairs, known[metric], RESAMPLES)
         return interval.low, interval.high
-
-
-def is_here(run: RunRecord, name: str) -> bool:
-    """Whether a run was evaluated on an OOD set."""
-    return name in run.numbers.get("ood", {})
 
 
 def setting(run: RunRecord | None, *path: str) -> Any:
@@ -158,8 +131,7 @@ def contestants(results: Results) -> list[Source]:
     """The rows of the main tables: baselines first, the GEM family last, as in the paper."""
     known = results.rows()  # where what is assembled from others comes last
     sources = []
-    for contestant in results.protocol.contestants:
-        row = contestant.name
+    for row in (contestant.name for contestant in results.protocol.contestants):
         if row in known:
             method = results.method(row)
             name = method_label(method) if row == method else row
@@ -171,9 +143,7 @@ def contestants(results: Results) -> list[Source]:
 def gem_sources(results: Results, *more: str) -> list[Source]:
     """The GEM methods of the main tables, then those with the paper's settings; none is shaded.
 
-    Args:
-        results: of the bench.
-        more: rows of the ablation beside the full one, in front of it.
+    `more` are rows of the ablation, in front of the full one.
     """
     names = {
         "ablation-core": "GEM-CORE (paper's settings)",
@@ -202,13 +172,7 @@ def both_settings(results: Results, here: str, paper: str) -> list[Source]:
 
 
 def planned(results: Results, group: str, why: str) -> list[str]:
-    """The rows of a group of sweeps.
-
-    Args:
-        results: of the bench.
-        group: of the grid.
-        why: the setting of the protocol that plans them, for the reason where there are none.
-    """
+    """The rows of a group of sweeps; `why` is the setting of the protocol that plans them."""
     rows = results.rows(group)
     if not rows:
         raise Unavailable(f"the protocol plans no runs for this table: {why} is not set")
@@ -237,18 +201,21 @@ def ood_fields(
     *,
     marked: Sequence[str] | None = None,
 ) -> list[Field]:
-    """Columns for each OOD set.
+    """Columns for each OOD set: one for each number, by its name in `heads`.
 
-    Args:
-        results: of the bench.
-        heads: name of a number -> head of its column.
-        cell: makes the cell from its row, the OOD set and the name of the number.
-        marked: names whose best numbers are marked; None for all of them.
+    `cell` makes a cell from its row, the OOD set and the name of the number; the best are marked of
+    the numbers named in `marked` alone, if it is given.
     """
     require_outside(results)
+    inside = data_title(results.protocol.task)
     return [
         Field(
-            Column(head, pair_title(results, name), "high", marked=marked is None or key in marked),
+            Column(
+                head,
+                f"{inside} → {set_title(results, name)}",
+                "high",
+                marked=marked is None or key in marked,
+            ),
             lambda source, name=name, key=key: cell(source, name, key),  # type: ignore[misc]
         )
         for name in results.ood_sets
@@ -269,21 +236,11 @@ def require_outside(results: Results) -> None:
         raise Unavailable("the task has no OOD test sets")
 
 
-def place(results: Results, name: str) -> str:
-    """Whether a set is `near` or `far`, and whether it was seen; empty where nothing is said."""
-    protocol = results.protocol
-    said = {"near": protocol.near, "far": protocol.far, SEEN: protocol.seen}
-    return ", ".join(words for words, names in said.items() if name in names)
-
-
 def set_title(results: Results, name: str) -> str:
     """A set with what the protocol says of it, such as `SVHN (first 5,000, far)`."""
-    return results.title(name, place(results, name))
-
-
-def pair_title(results: Results, name: str) -> str:
-    """The ID set and an OOD set as the paper writes them, `MNIST → KMNIST (near)`."""
-    return f"{data_title(results.protocol.task)} → {set_title(results, name)}"
+    protocol = results.protocol
+    said = {"near": protocol.near, "far": protocol.far, SEEN: protocol.seen}
+    return results.title(name, ", ".join(words for words, names in said.items() if name in names))
 
 
 # -- numbers from the arrays ----------------------------------------------------------------------
@@ -302,12 +259,8 @@ def require_arrays(results: Results, sources: Sequence[Source]) -> None:
 class Measured:
     """Numbers that the records do not hold: each run's, from the arrays that it kept.
 
-    Args:
-        source: whose runs; each file is read once.
-        measure: named numbers of a run; NaN for what the run does not define.
-
-    Attributes:
-        numbers: name -> key of a run -> number, of the runs whose arrays are here.
+    `numbers` is name -> key of a run -> number, of the runs whose arrays are here; what a run does
+    not define, NaN, is left out.
     """
 
     def __init__(self, source: Source, measure: Callable[[Sets], Mapping[str, float]]) -> None:
@@ -338,63 +291,68 @@ class Measured:
 # -- the table ------------------------------------------------------------------------------------
 
 
+def worded_table(
+    label: str,
+    columns: Iterable[Column],
+    rows: Iterable[Row],
+    *more: str,
+    values: Mapping[str, object] = MappingProxyType({}),
+) -> Table:
+    """A table with the title, the stub and the notes that `words.toml` has for it.
+
+    `more` are further notes, `values` what stands in the braces; empty notes are left out.
+    """
+    words = _WORDS[label]
+    notes = [" ".join(note.format(**_SHARED, **values).split()) for note in words["notes"]]
+    stub = words.get("stub", "Method")
+    kept = tuple(filter(None, [*notes, *more]))
+    return Table(label, words["title"], tuple(columns), tuple(rows), stub, kept)
+
+
 def make_table(
     results: Results,
     label: str,
-    title: str,
     sources: Sequence[Source],
     fields: Sequence[Field],
     notes: Sequence[str] = (),
     *,
-    stub: str = "Method",
     inside: bool = False,
+    **values: object,
 ) -> Table:
     """A row for each source, a column for each field, and the notes.
 
-    Args:
-        results: of the bench.
-        label: of the paper.
-        title: of the table.
-        sources: the rows.
-        fields: the columns.
-        notes: conventions, and what differs from the paper; those of every table follow them.
-        stub: head of the first column.
-        inside: whether it is about ID data alone.
+    The notes are those of `words.toml`, whose braces `values` fill beside `scores`, then `notes`,
+    then those of every table. `inside` is for a table about ID data alone.
     """
-    columns = [field.column for field in fields]
-    rows = [source.to_row(field.cell(source) for field in fields) for source in sources]
-    return with_notes(
-        results, label, title, columns, rows, notes, sources=sources, stub=stub, inside=inside
-    )
-
-
-def with_notes(
-    results: Results,
-    label: str,
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    notes: Sequence[str],
-    *,
-    sources: Sequence[Source],
-    stub: str = "Method",
-    inside: bool = False,
-) -> Table:
-    """A table of rows that are no sources, with its own notes and those that every table has."""
+    rows = [
+        Row(
+            source.name,
+            tuple(field.cell(source) for field in fields),
+            source.method,
+            source.ours,
+            source.section,
+        )
+        for source in sources
+    ]
     names = [] if inside else results.ood_sets
     cells = [cell for row in rows for cell in row.cells if isinstance(cell, Value)]
-    texts = [
+    has_intervals = any(cell.interval and cell.std is None for cell in cells)
+    table = worded_table(
+        label,
+        [field.column for field in fields],
+        rows,
         *notes,
-        INTERVALS if any(cell.interval and cell.std is None for cell in cells) else "",
+        INTERVALS if has_intervals else "",
         _sizes(results, names),
         *results.caveats(names),
         *results.protocol.notes,
         _progress(results, sources),
         _indicative(rows),
-    ]
-    kept = tuple(text for text in texts if text)
-    table = Table(label, title, tuple(columns), tuple(rows), stub, kept)
-    return replace(table, notes=(*kept, FEW_RUNS)) if has_few_runs(table) else table
+        values={"scores": score_names(sources), **values},
+    )
+    if not has_few_runs(table):
+        return table
+    return replace(table, notes=(*table.notes, _SHARED["few_runs"]))
 
 
 def _sizes(results: Results, names: Sequence[str]) -> str:
@@ -433,12 +391,12 @@ def score_names(sources: Sequence[Source]) -> str:
     """Which score stands for each kind of uncertainty, by the runs themselves."""
     texts = []
     for kind, head in KINDS.items():
-        names: dict[str, list[str]] = {}  # by score
+        by_score: dict[str, list[str]] = {}
         for source in sources:
             for run in source.runs[:1]:
-                names.setdefault(run.scores[kind], []).append(source.name)
-        if names:
-            texts.append(f"{head}: {_score_text(names)}.")
+                by_score.setdefault(run.scores[kind], []).append(source.name)
+        if by_score:
+            texts.append(f"{head}: {_score_text(by_score)}.")
     return " ".join(texts)
 
 
@@ -453,5 +411,4 @@ def _score_text(by_score: dict[str, list[str]]) -> str:
         for score, names in by_score.items()
         if not (many and score == usual)
     ]
-    texts += [f"{score_label(usual)} (all others)"] if many else []
-    return ", ".join(texts)
+    return ", ".join([*texts, *([f"{score_label(usual)} (all others)"] if many else [])])

@@ -8,6 +8,7 @@ from typing import Any, Final
 from gemfi.methods import METHODS, PRESETS
 from gemfi_bench.results import Results
 from gemfi_bench.style import method_label
+from gemfi_bench.tables.common import worded_table
 from gemfi_bench.tabular import Cell, Column, Row, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
@@ -34,35 +35,6 @@ def overhead(results: Results) -> Table:
         ]
     columns.append(Column("Memory (MB)", better="low", decimals=0))
     rows = [_row(name, entry) for name, entry in measured["rows"].items()]
-    return Table(
-        "overhead",
-        "Computational overhead",
-        tuple(columns),
-        tuple(rows),
-        "Model",
-        tuple(_notes(measured)),
-    )
-
-
-def _row(name: str, entry: Mapping[str, Any]) -> Row:
-    parameters = entry.get("parameters")
-    cells: list[Cell] = [None if parameters is None else Value(parameters / 1e6)]
-    for kind in _TIMES:
-        low, high = entry.get(f"{kind}_low"), entry.get(f"{kind}_high")
-        quartiles = None if low is None or high is None else f"{low:.2f}–{high:.2f}"
-        cells += [_value(entry, f"{kind}_ratio"), quartiles, _value(entry, f"{kind}_ms")]
-    cells.append(_value(entry, "memory_mb"))
-    method = entry.get("method", name)
-    known = method if method in METHODS else None
-    return Row(_NAMES.get(name, method_label(name)), tuple(cells), known, ours=known in PRESETS)
-
-
-def _value(entry: Mapping[str, Any], name: str) -> Cell:
-    number = entry.get(name)
-    return None if number is None else Value(float(number))
-
-
-def _notes(measured: Mapping[str, Any]) -> list[str]:
     facts = [
         f"{measured[name]} {text}"
         for name, text in (("rounds", "rounds"), ("batch", "samples a batch"))
@@ -70,17 +42,21 @@ def _notes(measured: Mapping[str, Any]) -> list[str]:
     ]
     network = measured.get("backbone")
     on = f" on {network}" if network else ""
-    notes = [
-        (
-            "Medians over turns in which softmax and the others alternate; ratios are taken within "
-            "a turn, with the first and the third quartile. A training step and an inference are "
-            "complete: outliers, losses and optimiser, or density and scores. The row of softmax "
-            "is softmax against itself: how far it is from 1 is how far the clock can be trusted."
-        ),
-        f"Measured{on}: {', '.join(facts)}." if facts else "",
-        (
-            "Memory is the peak of a process that trains the model alone. The paper measured on a "
-            "GPU, in seconds an epoch, against DAEDL."
-        ),
-    ]
-    return [note for note in notes if note]
+    values = {"measured": f"Measured{on}: {', '.join(facts)}." if facts else ""}
+    return worded_table("overhead", columns, rows, values=values)
+
+
+def _row(name: str, entry: Mapping[str, Any]) -> Row:
+    def value(key: str, unit: float = 1.0) -> Cell:
+        number = entry.get(key)
+        return None if number is None else Value(number / unit)
+
+    cells = [value("parameters", 1e6)]
+    for kind in _TIMES:
+        low, high = entry.get(f"{kind}_low"), entry.get(f"{kind}_high")
+        quartiles = None if low is None or high is None else f"{low:.2f}–{high:.2f}"
+        cells += [value(f"{kind}_ratio"), quartiles, value(f"{kind}_ms")]
+    cells.append(value("memory_mb"))
+    method = entry.get("method", name)
+    known = method if method in METHODS else None
+    return Row(_NAMES.get(name, method_label(name)), tuple(cells), known, ours=known in PRESETS)

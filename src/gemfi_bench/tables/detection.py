@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -16,7 +15,6 @@ from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Pick, Results, data_title, of_shift, of_test
 from gemfi_bench.style import detector_label
 from gemfi_bench.tables.common import (
-    ID_POSITIVE,
     KINDS,
     NOT_RUN,
     Field,
@@ -43,18 +41,18 @@ _VENUES: Final = {
 
 def ood_aupr(results: Results) -> Table:
     """OOD detection by method, AUPR."""
-    return _by_method(results, "table2", "aupr_id", "AUPR", ID_POSITIVE)
+    return _by_method(results, "table2", "aupr_id")
 
 
 def ood_auroc(results: Results) -> Table:
     """OOD detection by method, AUROC."""
-    note = "AUROC: an OOD input has a higher score than an ID input, ties counting half."
-    return _by_method(results, "table2b", "auroc", "AUROC", note)
+    return _by_method(results, "table2b", "auroc")
 
 
-def _by_method(results: Results, label: str, metric: str, head: str, note: str) -> Table:
+def _by_method(results: Results, label: str, metric: str) -> Table:
     def cell(source: Source, name: str, kind: str) -> Cell:
-        if source.detector and kind != detector_kind(source.score):
+        one_kind = "aleatoric" if source.score in OF_PROBABILITY else "epistemic"
+        if source.detector and kind != one_kind:
             return None
         return source.ood(name, source.score or kind, metric)
 
@@ -72,25 +70,20 @@ def _by_method(results: Results, label: str, metric: str, head: str, note: str) 
         for name in DETECTORS
         if any(name in run.detectors for run in source.runs)
     ]
-    notes = [note, score_names(sources)]
+    note = ""
     if detectors:
         hosts = dict.fromkeys(detector.row for detector in detectors)
         on = ", ".join(source.name for source in sources if source.row in hosts)
         known = {detector.score for detector in detectors}
         probable = ", ".join(detector_label(name) for name in OF_PROBABILITY if name in known)
-        notes.append(
+        note = (
             f"Post-hoc detectors (on {on}) have one score each: those of a "
             f"probability ({probable or 'none here'}) are under Alea., the others under Epis."
         )
     baselines = [source for source in sources if not source.ours]
     gem = [source for source in sources if source.ours]
-    title = f"OOD detection: {head} of aleatoric and epistemic uncertainty"
-    return make_table(results, label, title, [*baselines, *detectors, *gem], fields, notes)
-
-
-def detector_kind(name: str) -> str:
-    """The kind of uncertainty that the one score of a detector stands under."""
-    return "aleatoric" if name in OF_PROBABILITY else "epistemic"
+    rows = [*baselines, *detectors, *gem]
+    return make_table(results, label, rows, fields, detectors=note, scores=score_names(sources))
 
 
 def _venue(source: Source) -> str:
@@ -123,28 +116,17 @@ def by_score(results: Results) -> Table:
         results, heads, lambda source, name, metric: source.ood(name, source.score, metric)
     )
     sources = both_settings(results, "GEM-FI", "GEM-FI, paper's settings")
-    accuracies = [(source.name, source.number(of_test("accuracy"))) for source in sources]
-    notes = (
-        "The paper's table has the scores as columns. " + ID_POSITIVE + " OOD+ is with OOD "
-        "positive.",
-        (
-            "MI: the paper's formula mixes gated and ungated entropies and can be negative; here "
-            "it is the Jensen-Shannon divergence of the heads, and that plus the heads' own MI "
-            "(total)."
-        ),
-        *(
-            f"Test accuracy of {name}: {value.mean:.2f}."
-            for name, value in accuracies
-            if isinstance(value, Value)
-        ),
-    )
-    title = "OOD detection of GEM-FI by score"
+    notes = []
+    for source in sources:
+        accuracy = source.number(of_test("accuracy"))
+        if isinstance(accuracy, Value):
+            notes.append(f"Test accuracy of {source.name}: {accuracy.mean:.2f}.")
     rows = [
         replace(source, name=name, score=score)
         for source in sources
         for score, name in SCORES.items()
     ]
-    return make_table(results, "ood_aupr_auroc", title, rows, fields, notes, stub="Score")
+    return make_table(results, "ood_aupr_auroc", rows, fields, notes)
 
 
 def rho_one(results: Results) -> Table:
@@ -154,22 +136,13 @@ def rho_one(results: Results) -> Table:
         return source.ood(name, source.score if kind == "epistemic" else "max_prob", "aupr_id")
 
     fields = ood_fields(results, KINDS, cell, marked=("epistemic",))
-    notes = (
-        (
-            "ρ is fitted after training and scales α0 alone, so that both rows are of the same "
-            "runs and Alea. (1 − max p) cannot differ; in the paper it does, by 1.8."
-        ),
-        "Epis. is the evidence score in all rows: −log α0, with log ρ and without.",
-        ID_POSITIVE,
-    )
     names = {"evidence": "GEM-FI with ρ(z)", "bare_evidence": "GEM-FI with ρ(z) = 1"}
     rows = [
         replace(source, name=name, score=score)
         for source in both_settings(results, "Settings here", "Paper's settings")
         for score, name in names.items()
     ]
-    title = "GEM-FI with and without the density scaler"
-    return make_table(results, "rho_one_appendix", title, rows, fields, notes, stub="Model")
+    return make_table(results, "rho_one_appendix", rows, fields)
 
 
 # -- by the score that validation chooses ---------------------------------------------------------
@@ -179,7 +152,7 @@ def by_validation(results: Results) -> Table:
     """Each method with its best score on OOD-validation data, on the OOD test sets."""
     require_outside(results)
     tuning = _tuning(results)
-    rows, facts = [], {}
+    rows, facts = [], dict[Source, tuple[Cell, ...]]()
     for source in contestants(results):
         for detector in (False, True):
             if detector and not any(run.detectors for run in source.runs):
@@ -193,32 +166,20 @@ def by_validation(results: Results) -> Table:
                 facts[row] = (choice.label, str(choice.among), value)
             rows.append(row)
 
-    def fact(index: int) -> Callable[[Source], Cell]:
-        return lambda source: facts[source][index] if source in facts else NOT_RUN
+    def fact(at: int, source: Source) -> Cell:
+        return facts[source][at] if source in facts else NOT_RUN
 
     def cell(source: Source, name: str, metric: str) -> Cell:
         return source.ood(name, source.score, metric) if source in facts else NOT_RUN
 
+    columns = (Column("Score"), Column("of"), Column("AUROC", tuning, "high"))
     fields = [
-        Field(Column("Score"), fact(0)),
-        Field(Column("of"), fact(1)),
-        Field(Column("AUROC", tuning, "high"), fact(2)),
+        *(Field(column, partial(fact, at)) for at, column in enumerate(columns)),
         *ood_fields(results, {"aupr_id": "AUPR", "auroc": "AUROC"}, cell),
     ]
-    notes = [
-        (
-            "Every method has the one of its scores with the highest mean AUROC over its runs on "
-            "OOD-validation data, where the other tables have the score that it names beforehand. "
-            "Nothing of the OOD test sets takes part in the choice. The third column counts the "
-            "scores, or post-hoc detectors, that there were to choose from."
-        ),
-        "AUPR has ID as the positive class.",
-    ]
     labels = {score_label(name) for name in ("differential_entropy", "differential_entropy_upper")}
-    if any(label in labels for label, _, _ in facts.values()):
-        notes.append(DIFFERENTIAL_ENTROPY_NOTE)
-    title = "OOD detection by the score that OOD-validation data choose"
-    return make_table(results, "ood_chosen", title, rows, fields, notes)
+    note = DIFFERENTIAL_ENTROPY_NOTE if any(label in labels for label, *_ in facts.values()) else ""
+    return make_table(results, "ood_chosen", rows, fields, differential_entropy=note)
 
 
 def _tuning(results: Results) -> str:
@@ -241,51 +202,48 @@ def corruptions(results: Results) -> Table:
     heads: dict[int | None, str] = {severity: f"C = {severity}" for severity in shift.severities}
     heads = heads or {None: "corrupted"}
     sources = contestants(results)
-    fields = [
-        number_field(Column(head, f"AUPR, {kind}", "high"), of_corrupted(results, severity, kind))
+    columns = [
+        (Column(head, f"AUPR, {kind}", "high"), of_corrupted(results, severity, kind))
         for kind in KINDS
         for severity, head in heads.items()
     ]
-    fields.append(number_field(Column("clean", "Accuracy", "high"), of_test("accuracy")))
-    fields += [
-        number_field(Column(head, "Accuracy", "high"), of_shift(severity, "id", "accuracy"))
+    columns.append((Column("clean", "Accuracy", "high"), of_test("accuracy")))
+    columns += [
+        (Column(head, "Accuracy", "high"), of_shift(severity, "id", "accuracy"))
         for severity, head in heads.items()
     ]
+    fields = [number_field(column, pick) for column, pick in columns]
     names = ", ".join(name.replace("_", " ") for name in shift.corruptions)
-    notes = (
-        (
-            f"{data_title(results.protocol.task)} → {len(shift.corruptions)} corruptions of the "
-            f"first {shift.images:,} test inputs at most: {names}."
-        ),
-        (
-            "AUPR is average precision with corrupted inputs as the positive class against the "
-            "clean ones that they were made from, mean over the corruptions; a constant score has "
-            "50."
-        ),
-        "The paper shows aleatoric uncertainty alone. " + score_names(sources),
+    return make_table(
+        results,
+        "shift_detection_corruptions",
+        sources,
+        fields,
+        task=data_title(results.protocol.task),
+        count=len(shift.corruptions),
+        images=shift.images,
+        names=names,
     )
-    title = "Detection of corruption shift by severity"
-    return make_table(results, "shift_detection_corruptions", title, sources, fields, notes)
 
 
 def of_corrupted(results: Results, severity: int | None, kind: str) -> Pick:
     """AUPR of corrupted inputs; from the arrays where the records leave the score out."""
-    return partial(_corrupted, results, severity, kind)
+    recorded = of_shift(severity, kind, "aupr_ood")
 
+    def pick(run: RunRecord) -> float | None:
+        value = recorded(run)
+        if value is not None or not results.has_arrays(run):
+            return value
+        sets, array = results.arrays(run), f"score/{run.scores[kind]}"
+        clean = sets.get("test", {}).get(array)
+        if clean is None:
+            return None
+        ending = "" if severity is None else f"-{severity}"
+        auprs = [
+            metrics.aupr_ood(clean[: len(arrays[array])], arrays[array])
+            for name, arrays in sets.items()
+            if name.startswith("shift/") and name.endswith(ending) and array in arrays
+        ]
+        return sum(auprs) / len(auprs) if auprs else None
 
-def _corrupted(results: Results, severity: int | None, kind: str, run: RunRecord) -> float | None:
-    value = of_shift(severity, kind, "aupr_ood")(run)
-    if value is not None or not results.has_arrays(run):
-        return value
-    sets, array = results.arrays(run), f"score/{run.scores[kind]}"
-    clean = sets.get("test", {}).get(array)
-    ending = "" if severity is None else f"-{severity}"
-    auprs = [
-        metrics.aupr_ood(clean[: len(arrays[array])], arrays[array])
-        for name, arrays in sets.items()
-        if name.startswith("shift/")
-        and name.endswith(ending)
-        and array in arrays
-        and clean is not None
-    ]
-    return sum(auprs) / len(auprs) if auprs else None
+    return pick

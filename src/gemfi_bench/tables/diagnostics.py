@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr
 
 from gemfi_bench.record_file import Sets
 from gemfi_bench.results import Results
@@ -17,19 +18,18 @@ from gemfi_bench.statistics import spearman
 from gemfi_bench.tables.common import (
     DATA_ABSENT,
     NOT_RUN,
+    Field,
     Measured,
     Source,
     gem_sources,
+    make_table,
     require_arrays,
     set_title,
-    with_notes,
 )
-from gemfi_bench.tabular import Cell, Column, Row, Table, Value
+from gemfi_bench.tabular import Cell, Column, Table, Value
 from gemfi_bench.unavailable import Unavailable
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-# -- energy and gate ------------------------------------------------------------------------------
 
 _ENERGY, _DISTANCE, _GATE = "score/energy", "part/distance", "part/gate"
 _POOLS: Final = {"inside": "ID test", "pooled": "ID and OOD"}
@@ -38,85 +38,79 @@ _DECILES: Final = 10
 _DISTANCES: Final = {_DISTANCE: "unit-norm features", "part/distance_raw": "raw features"}
 
 
+def _measured(
+    sources: Sequence[Source], measure: Callable[[Sets], Mapping[str, float]]
+) -> Callable[[Source], Measured]:
+    """The numbers of the runs behind a row; rows of the same runs share them."""
+    require_arrays(sources[0].results, sources)
+    by_runs = {(source.row, source.group): Measured(source, measure) for source in sources}
+    return lambda source: by_runs[source.row, source.group]
+
+
+# -- energy and gate ------------------------------------------------------------------------------
+
+
 def energy_support(results: Results) -> Table:
     """Spearman's correlation of the energy with the distance."""
     sources = gem_sources(results)
-    require_arrays(results, sources)
-    rows = []
-    for source in sources:
-        measured = _correlated(source, _ENERGY, _DISTANCE)
-        rows.append(source.to_row(cell for pool in _POOLS for cell in _pool_cells(measured, pool)))
-    columns = [
-        column
-        for title in _POOLS.values()
-        for column in (
-            Column("Spearman ρ", title, decimals=3),
-            Column("ρ > 0", title),
-            Column("p-value", title),
-        )
+    measured = _measured(sources, _correlated(results, _ENERGY, _DISTANCE))
+
+    def cell(at: int, pool: str, source: Source) -> Cell:
+        return _pool_cells(measured(source), pool)[at]
+
+    columns = ("Spearman ρ", "ρ > 0", "p-value")
+    fields = [
+        Field(Column(name, title, decimals=2 if at else 3), partial(cell, at, pool))
+        for pool, title in _POOLS.items()
+        for at, name in enumerate(columns)
     ]
-    notes = (
-        _distance_note(results),
-        (
-            "ρ > 0: in how many runs. p-value: of no correlation, by Student's t with n − 2 "
-            "degrees of freedom, the largest of the runs. It falls with n and does not say how "
-            "strong the correlation is."
-        ),
-        "The paper has a row for each data set, and no pool. A row without an energy is empty.",
-    )
-    title = "Rank correlation of the learned energy with the distance to the training data"
     label = "energy_support_corr_appendix"
-    return with_notes(results, label, title, columns, rows, notes, sources=sources, stub="Model")
+    return make_table(results, label, sources, fields, distance=_distance_note(results))
 
 
-def _pool_cells(measured: Measured, pool: str) -> list[Cell]:
+def _pool_cells(measured: Measured, pool: str) -> tuple[Cell, Cell, Cell]:
     """The correlation, in how many runs it is positive, and its largest p-value."""
     rho = measured.cell(pool)
     if not isinstance(rho, Value):
-        return [rho, rho, rho]
+        return rho, rho, rho
     values = measured.numbers[pool].values()
     positive = f"{sum(value > 0 for value in values)} of {len(values)}"
-    p_values = measured.numbers.get(f"{pool} p", {}).values()
-    if not p_values:
-        return [rho, positive, None]
-    largest = max(p_values)
-    return [rho, positive, "< 10⁻⁶" if largest < _LEAST_P else f"{largest:.2g}"]
+    largest = max(measured.numbers.get(f"{pool} p", {}).values(), default=None)
+    if largest is None:
+        return rho, positive, None
+    return rho, positive, "< 10⁻⁶" if largest < _LEAST_P else f"{largest:.2g}"
 
 
 def gate_correlations(results: Results) -> Table:
     """Spearman's correlation of the mean gate with the energy and with the distance."""
     sources = gem_sources(results, "ablation-core", "ablation-mix")
-    require_arrays(results, sources)
-    others = {"energy": _ENERGY, "distance": _DISTANCE}
-    columns = [
-        Column("Gate"),
-        *(Column(name, title, decimals=3) for title in _POOLS.values() for name in others),
-        Column("Label changes"),
-    ]
-    rows = []
-    for source in sources:
-        measured = [_correlated(source, _GATE, array) for array in others.values()]
-        gate = NOT_RUN
+    measured = {
+        name: _measured(sources, _correlated(results, _GATE, array))
+        for name, array in (("energy", _ENERGY), ("distance", _DISTANCE))
+    }
+
+    def gate(source: Source) -> str:
         for run in source.runs[:1]:
             head = run.spec["head"]
-            gate = head.get("gate", "energy") if head.get("core", True) else "none"
-        changes = {"energy": "0", "none": "0", NOT_RUN: NOT_RUN}.get(gate, "not kept")
-        cells = (numbers.cell(pool) for pool in _POOLS for numbers in measured)
-        rows.append(source.to_row([gate, *cells, changes]))
-    notes = (
-        "Spearman's correlation of the gate (its mean over the classes) with the learned energy "
-        "and with the distance: negative where the gate closes off the support. "
-        + _distance_note(results),
-        (
-            "Gate “energy” is a falling function of the energy: −1 is by construction, and as it "
-            "scales all classes alike no label changes. Of gate “prob” a common scale cancels; the "
-            "labels without the gate are not kept in the arrays."
+            return str(head.get("gate", "energy")) if head.get("core", True) else "none"
+        return NOT_RUN
+
+    def correlation(name: str, pool: str, source: Source) -> Cell:
+        return measured[name](source).cell(pool)
+
+    changes = {"energy": "0", "none": "0", NOT_RUN: NOT_RUN}
+    fields = [
+        Field(Column("Gate"), gate),
+        *(
+            Field(Column(name, title, decimals=3), partial(correlation, name, pool))
+            for pool, title in _POOLS.items()
+            for name in measured
         ),
-        "The paper claims this inverse mapping and has no such table.",
+        Field(Column("Label changes"), lambda source: changes.get(gate(source), "not kept")),
+    ]
+    return make_table(
+        results, "gate_correlations", sources, fields, distance=_distance_note(results)
     )
-    title = "Rank correlation of the gate with energy and distance"
-    label = "gate_correlations"
-    return with_notes(results, label, title, columns, rows, notes, sources=sources, stub="Model")
 
 
 def _distance_note(results: Results) -> str:
@@ -128,22 +122,14 @@ def _distance_note(results: Results) -> str:
     )
 
 
-def _correlated(source: Source, first: str, second: str) -> Measured:
-    outside = source.results.unseen_sets
-    return Measured(source, partial(correlations, outside=outside, first=first, second=second))
+def _correlated(results: Results, first: str, second: str) -> Callable[[Sets], Mapping[str, float]]:
+    return partial(correlations, outside=results.unseen_sets, first=first, second=second)
 
 
 def correlations(
     sets: Sets, *, outside: Sequence[str], first: str, second: str
 ) -> Mapping[str, float]:
-    """Of two arrays, on test data and on all of it, with their p-values; NaN without either.
-
-    Args:
-        sets: the arrays of a run.
-        outside: names of the OOD sets.
-        first: name of an array.
-        second: name of another.
-    """
+    """Of two arrays of a run, on test data and with OOD sets, with p-values; none without both."""
     numbers = {}
     here = [name for name in outside if name in sets]
     pools = {"inside": ["test"]} | ({"pooled": ["test", *here]} if here else {})
@@ -159,8 +145,6 @@ def correlations(
 
 def p_value(rho: float, n: int) -> float:
     """Of no correlation, two-sided: ρ √((n − 2)/(1 − ρ²)) has Student's t with n − 2 degrees."""
-    from scipy.special import stdtr  # noqa: PLC0415 - seconds to import; scikit-learn has it
-
     if math.isnan(rho) or n < 3:
         return math.nan
     if abs(rho) >= 1:
@@ -172,30 +156,22 @@ def p_value(rho: float, n: int) -> float:
 def energy_deciles(results: Results) -> Table:
     """Mean and deviation of the distance in each tenth of the test data by energy."""
     sources = gem_sources(results)
-    require_arrays(results, sources)
-    rows = []
-    for source in sources:
-        measured = Measured(source, _deciles)
-        for array, space in _DISTANCES.items():
-            for statistic, name in (("mean", "Mean distance"), ("std", "Std. dev.")):
-                line = replace(source, name=f"{name}, {space}", section=source.name)
-                cells = (measured.cell(f"{array} {statistic} {at}") for at in range(_DECILES))
-                rows.append(line.to_row(cells))
+    measured = _measured(sources, _deciles)
+    rows = [
+        replace(source, name=f"{name}, {space}", section=source.name, score=f"{array} {statistic}")
+        for source in sources
+        for array, space in _DISTANCES.items()
+        for statistic, name in (("mean", "Mean distance"), ("std", "Std. dev."))
+    ]
+
+    def decile(at: int, source: Source) -> Cell:
+        return measured(source).cell(f"{source.score} {at}")
+
     head = "Decile of energy, lowest first"
-    columns = [Column(str(at + 1), head, decimals=3) for at in range(_DECILES)]
-    notes = (
-        (
-            "Test data, ordered by the learned energy and cut into ten equal parts. Std. dev. is "
-            "that of the distances within a part; ± is over the seeds."
-        ),
-        (
-            "The paper's distances, 4.8 to 12.5, can only be of raw features: on the unit sphere "
-            "none exceeds 2."
-        ),
-    )
-    title = "Distance to the training data by deciles of the energy"
-    label = "energy_bins_appendix"
-    return with_notes(results, label, title, columns, rows, notes, sources=sources, stub="")
+    fields = [
+        Field(Column(str(at + 1), head, decimals=3), partial(decile, at)) for at in range(_DECILES)
+    ]
+    return make_table(results, "energy_bins_appendix", rows, fields)
 
 
 def _deciles(sets: Sets) -> Mapping[str, float]:
@@ -224,27 +200,15 @@ BOUNDARY: Final = 0.6
 
 def diversity(results: Results) -> Table:
     """Cosine of the heads' predictions, and how often their labels differ."""
-    sources = _mixtures(results)
     columns = {
         "cosine": Column("Pairwise cosine", decimals=3),
         "differ": Column("Disagreement (%)"),
     }
-    rows = []
-    for source in sources:
-        measured = Measured(source, partial(_diversity, results.ood_sets))
-        rows += _set_rows(source, measured, list(columns), {"test": "ID test"})
-    notes = (
-        (
-            "Cosine of the predictions p of two heads, and share of pairs of heads whose most "
-            "probable class differs; mean over pairs and inputs, ± over the seeds."
-        ),
-    )
-    label, title = "head_diversity_appendix", "Diversity of the heads"
-    heads = list(columns.values())
-    return with_notes(results, label, title, heads, rows, notes, sources=sources, stub="Data")
+    parts = {"test": "ID test"}
+    return _by_part(results, "head_diversity_appendix", parts, _diversity, columns)
 
 
-def _diversity(names: list[str], sets: Sets) -> Mapping[str, float]:
+def _diversity(names: Sequence[str], sets: Sets) -> Mapping[str, float]:
     numbers = {}
     for name in ("test", *names):
         arrays = sets.get(name, {})
@@ -256,43 +220,26 @@ def _diversity(names: list[str], sets: Sets) -> Mapping[str, float]:
 
 def routing(results: Results) -> Table:
     """Entropy and largest weight of the router, on easy, hard and unfamiliar inputs."""
-    sources = _mixtures(results)
     columns = {
         "entropy": Column("Entropy of π", decimals=3),
         "max": Column("Largest weight", decimals=3),
         "count": Column("Inputs", decimals=0),
     }
-    inside = {
+    parts = {
         "easy": f"Easy ID (right, confidence ≥ {EASY:g})",
         "boundary": f"Boundary ID (right, confidence < {BOUNDARY:g})",
     }
-    rows = []
-    for source in sources:
-        measured = Measured(source, partial(_routing, results.ood_sets))
-        rows += _set_rows(source, measured, list(columns), inside)
-    notes = (
-        (
-            "Entropy of the router's weights π in nats and their largest, mean over the inputs, ± "
-            f"over the seeds; at most log K, {math.log(3):.3f} for three heads. Inputs is how many "
-            "there are in a run, of the runs with any."
-        ),
-        "gem-fi here has a term that favours an even π; with the paper's settings there is none.",
-    )
-    label, title = "routing_specialization_appendix", "Specialisation of the router"
-    heads = list(columns.values())
-    return with_notes(results, label, title, heads, rows, notes, sources=sources, stub="Condition")
+    return _by_part(results, "routing_specialization_appendix", parts, _routing, columns)
 
 
-def _routing(names: list[str], sets: Sets) -> Mapping[str, float]:
+def _routing(names: Sequence[str], sets: Sets) -> Mapping[str, float]:
     test = sets["test"]
     if "part/router_entropy" not in test:
         return {}
     masked = {name: (test, mask) for name, mask in conditions(test).items()}
-    masked |= {
-        name: (sets[name], np.ones(len(sets[name]["prediction"]), dtype=bool))
-        for name in names
-        if name in sets
-    }
+    for name in names:
+        if name in sets:
+            masked[name] = sets[name], np.ones(len(sets[name]["prediction"]), dtype=bool)
     numbers = {}
     for name, (arrays, mask) in masked.items():
         numbers[f"{name} entropy"] = _mean(arrays["part/router_entropy"][mask])
@@ -308,40 +255,39 @@ def conditions(test: Arrays) -> dict[str, npt.NDArray[np.bool_]]:
     return {"easy": right & (confidence >= EASY), "boundary": right & (confidence < BOUNDARY)}
 
 
-def _mixtures(results: Results) -> list[Source]:
-    """Mixtures alone: what is known to have one head is left out."""
-    sources = [
-        replace(source, section=source.name)
-        for source in gem_sources(results)
-        if not _has_one_head(source)
-    ]
+def _by_part(
+    results: Results,
+    label: str,
+    inside: Mapping[str, str],
+    measure: Callable[[Sequence[str], Sets], Mapping[str, float]],
+    columns: Mapping[str, Column],
+) -> Table:
+    """A section for each mixture: a row for each part of the test data, then one an OOD set."""
+    sources = [source for source in gem_sources(results) if not _has_one_head(source)]
     if not sources:
         raise Unavailable("the protocol has no mixture of heads")
-    require_arrays(results, sources)
-    return sources
+    measured = _measured(sources, partial(measure, results.ood_sets))
+    parts = dict(inside)
+    parts |= {name: f"OOD: {set_title(results, name)}" for name in results.ood_sets}
+    rows = [
+        replace(source, name=words, score=part, section=source.name)
+        for source in sources
+        for part, words in parts.items()
+    ]
+
+    def cell(number: str, source: Source) -> Cell:
+        if source.score not in inside and results.is_absent(source.score):
+            return DATA_ABSENT
+        return measured(source).cell(f"{source.score} {number}")
+
+    fields = [Field(column, partial(cell, number)) for number, column in columns.items()]
+    return make_table(results, label, rows, fields)
 
 
 def _has_one_head(source: Source) -> bool:
-    if source.method == "gem-core":
-        return True
+    """Whether the runs, or the method, are known to have one head."""
     heads = [run.spec["head"] for run in source.runs]
-    return any(head["num_components"] == 1 for head in heads)
-
-
-def _set_rows(
-    source: Source, measured: Measured, numbers: Sequence[str], inside: Mapping[str, str]
-) -> list[Row]:
-    """A row for each part of the test data, then one for each OOD set."""
-    results = source.results
-    rows = [
-        replace(source, name=title).to_row(measured.cell(f"{part} {number}") for number in numbers)
-        for part, title in inside.items()
-    ]
-    for name in results.ood_sets:
-        absent = results.is_absent(name)
-        cells = (DATA_ABSENT if absent else measured.cell(f"{name} {key}") for key in numbers)
-        rows.append(replace(source, name=f"OOD: {set_title(results, name)}").to_row(cells))
-    return rows
+    return source.method == "gem-core" or any(head["num_components"] == 1 for head in heads)
 
 
 def _mean(values: npt.NDArray[Any]) -> float:

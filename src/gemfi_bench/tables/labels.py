@@ -64,7 +64,5 @@ def published_label(row: str) -> str:
     'LTS'
     """
     others = {name: text for name, text in OUTLIER_LABELS.items() if "+" in name}
-    for known in (_THEIRS, DETECTOR_LABELS, ABLATION_LABELS, others):
-        if row in known:
-            return known[row]
-    return method_label(row)
+    known = others | ABLATION_LABELS | DETECTOR_LABELS | _THEIRS
+    return known.get(row) or method_label(row)

@@ -22,6 +22,7 @@ from gemfi_bench.tables.common import (
     contestants,
     setting,
     short,
+    worded_table,
 )
 from gemfi_bench.tabular import Cell, Column, Row, Table
 from gemfi_bench.unavailable import Unavailable
@@ -57,24 +58,12 @@ def hyper_parameters(results: Results) -> Table:
         for source in others
         if (run := source.used_run())
     ]
-    notes = (
-        (
-            "Written from the configuration of the runs; “–” where a method has no such setting. "
-            "Schedules are fractions of training."
-        ),
-        (
-            "The paper leaves open: λ_EBM, λ_UNC, the energy's margin, the temperature of the "
-            "heads and its dropout inside them (0.01 to 0.03)."
-        ),
-        f"Learning rate of the others: {', '.join(rates)}." if rates else "",
-        *results.protocol.notes,
-    )
+    values = {"rates": f"Learning rate of the others: {', '.join(rates)}." if rates else ""}
     columns = [
         *(Column(source.name) for source in shown),
         *(Column(data, "Paper") for data in _PAPER.values()),
     ]
-    kept = tuple(note for note in notes if note)
-    return Table("hparams", "Hyper-parameters", tuple(columns), tuple(rows), "Parameter", kept)
+    return worded_table("hparams", columns, rows, *results.protocol.notes, values=values)
 
 
 def num_classes(results: Results) -> int | None:
@@ -145,38 +134,28 @@ def _kl(run: RunRecord, classes: int | None) -> str | None:
     return _text(value)
 
 
-def _fisher(run: RunRecord, _classes: int | None) -> str | None:
-    head = _head(run)
-    if "fi_reg_weight" not in head:
-        return None
+def _of_gem(show: Callable[[Mapping[str, Any]], str | None]) -> Show:
+    """A setting that GEM alone has, from the configuration of its head."""
+
+    def of_head(run: RunRecord, _classes: int | None) -> str | None:
+        head = _head(run)
+        return show(head) if "num_components" in head else None
+
+    return of_head
+
+
+def _fisher(head: Mapping[str, Any]) -> str:
     weights = (head["fi_reg_weight"], head["fi_mod_strength"])
-    values = [short(weight) if weight else "off" for weight in weights]
-    return " / ".join(dict.fromkeys(values))
+    return " / ".join(dict.fromkeys(short(weight) if weight else "off" for weight in weights))
 
 
-def _heads(run: RunRecord, _classes: int | None) -> str | None:
-    head = _head(run)
-    return str(head["num_components"]) if "num_components" in head else None
-
-
-def _gate(run: RunRecord, _classes: int | None) -> str | None:
-    head = _head(run)
-    if "num_components" not in head:
-        return None
-    return str(head["gate"]) if head["core"] else "off"
-
-
-def _bounds(run: RunRecord, _classes: int | None) -> str | None:
-    head = _head(run)
-    if not head.get("core") or head["gate"] == "energy":
+def _bounds(head: Mapping[str, Any]) -> str | None:
+    if not head["core"] or head["gate"] == "energy":
         return None
     return f"{short(head['gate_low'])}, {short(head['gate_high'])}"
 
 
-def _temperature(run: RunRecord, _classes: int | None) -> str | None:
-    head = _head(run)
-    if "num_components" not in head:
-        return None
+def _temperature(head: Mapping[str, Any]) -> str:
     start = head["temperature"]
     if start is None:
         start = 0.2 if head["feature_space"] == "unit" else 1.0
@@ -206,34 +185,33 @@ def _network(run: RunRecord, _classes: int | None) -> str | None:
     return ", ".join([run.spec["backbone"], *sizes])
 
 
-_NONE: Final[tuple[str, ...]] = ()
 _ROWS: Final[Mapping[str, tuple[Show, tuple[str, ...] | str]]] = {
     "Learning rate": (_of("train", "learning_rate"), ("learning_rate",)),
     "Batch size": (_of("train", "batch_size"), ("batch_size",)),
     "Epochs": (_of("train", "epochs"), ("epochs",)),
     "λ_KL": (_kl, ("lambda_kl",)),
-    "λ_FI (penalty / modulation)": (_fisher, ("lambda_fi",)),
-    "K (heads)": (_heads, ("num_heads",)),
+    "λ_FI (penalty / modulation)": (_of_gem(_fisher), ("lambda_fi",)),
+    "K (heads)": (_of_gem(lambda head: str(head["num_components"])), ("num_heads",)),
     "Dropout of the backbone": (_of("backbone_options", "dropout"), ("dropout",)),
-    "Dropout inside the head": (_of("head", "dropout"), _NONE),
+    "Dropout inside the head": (_of("head", "dropout"), ()),
     "β_id": (_switched("unc", "unc_id"), ("beta_id",)),
     "β_ood": (_switched("unc", "unc_outlier"), ("beta_ood",)),
     "Weight decay": (_of("train", "weight_decay"), ("weight_decay",)),
     "Scheduler": (_of("train", "schedule"), "cosine"),
-    "Gate bounds": (_bounds, ("gate_low", "gate_high")),
+    "Gate bounds": (_of_gem(_bounds), ("gate_low", "gate_high")),
     "Logit clip τ": (_of("head", "clip"), ("logit_clip",)),
-    "Gate": (_gate, "prob"),
-    "λ_UNC": (_switched("unc", "unc_weight"), _NONE),
-    "λ_EBM (ID / outliers)": (_switched("ebm", "ebm_weight", "ebm_outlier_weight"), _NONE),
-    "Margin of the energy": (_switched("ebm", "ebm_margin"), _NONE),
-    "Weight of the entropy of π": (_switched("mix", "pi_entropy"), _NONE),
-    "Temperature of the heads": (_temperature, _NONE),
+    "Gate": (_of_gem(lambda head: str(head["gate"]) if head["core"] else "off"), "prob"),
+    "λ_UNC": (_switched("unc", "unc_weight"), ()),
+    "λ_EBM (ID / outliers)": (_switched("ebm", "ebm_weight", "ebm_outlier_weight"), ()),
+    "Margin of the energy": (_switched("ebm", "ebm_margin"), ()),
+    "Weight of the entropy of π": (_switched("mix", "pi_entropy"), ()),
+    "Temperature of the heads": (_of_gem(_temperature), ()),
     "Density scaler ρ": (_of("head", "rho"), "σ(log p)"),
     "Outliers in training": (_outliers, "VOS"),
     "Optimiser": (_of("train", "optimizer"), "AdamW"),
     "Gradient clip": (_of("train", "clip_norm"), "1"),
     "Spectral normalisation": (_spectral, "all layers"),
-    "Network": (_network, _NONE),
+    "Network": (_network, ()),
 }
 """Row -> how a run shows it, and the rows of the paper's table, or its word elsewhere."""
 
@@ -286,29 +264,7 @@ def related_work(results: Results) -> Table:
             else:
                 head = setting(run, "head")
             rows.append(Row(name, ticks(method, head or {}), method, row in PRESETS, section))
-    notes = (
-        (
-            "Ticks are derived from the code: from the configuration of the runs, else from the "
-            "default one. The last two columns are ours."
-        ),
-        (
-            "End-to-end density: something that tells how familiar an input is learns with the "
-            "network. A Gaussian that is fitted afterwards (DAEDL, and ρ of GEM) does not count; "
-            "the energy of GEM and the flows of PostNet do. The paper also ticks the mixture of "
-            "Dirichlets and I-EDL, which have none."
-        ),
-        (
-            "FI for routing: the paper ticks I-EDL, which uses the Fisher information in its loss "
-            "and has no router."
-        ),
-        (
-            "Stand-ins: no code of the mixture of Dirichlets was published, and no such gated EDL "
-            "was found; they are GEM with all other switches off."
-        ),
-    )
-    title = "Comparison with related work"
-    columns = tuple(Column(name) for name in _PROPERTIES)
-    return Table("related_work_comparison", title, columns, tuple(rows), "Method", notes)
+    return worded_table("related_work_comparison", map(Column, _PROPERTIES), rows)
 
 
 def ticks(method: str, head: Mapping[str, Any]) -> tuple[bool, ...]:

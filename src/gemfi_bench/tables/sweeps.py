@@ -13,7 +13,6 @@ from gemfi.methods.gem_paper import OURS, SWITCHES, PaperConfig, ablation, switc
 from gemfi_bench.grid import ABLATION, ABLATION_OURS, COMPONENTS, FISHER, KL, OUTLIERS
 from gemfi_bench.results import Results, of_test
 from gemfi_bench.tables.common import (
-    ID_POSITIVE,
     Field,
     Source,
     detection_fields,
@@ -21,7 +20,6 @@ from gemfi_bench.tables.common import (
     number_field,
     planned,
     require_outside,
-    score_names,
     setting,
     short,
 )
@@ -38,45 +36,28 @@ _HEADS: Final = {"fi_reg": "FI-Reg", "fi_mod": "FI-Mod"}
 
 def paper_settings(results: Results) -> Table:
     """The ten rows with everything else as in the paper."""
-    note = (
-        "All that is no switch is as in the paper, as far as it can be followed: probability gate, "
-        "VOS outliers, squared error for one head."
-    )
     rows = planned(results, ABLATION, "sweeps.ablation")
-    sources = _ablation_sources(results, ABLATION, rows)
-    title = "Ablation with the paper's settings"
-    return _switched(results, "table5", title, sources, ablation(), note)
+    return _switched(results, "table5", ABLATION, rows, ablation())
 
 
 def our_settings(results: Results) -> Table:
     """The same switches with the settings of `gem-fi` here."""
-    note = (
-        "The paper has no such table: the same switches, with all else as in gem-fi here (the "
-        f"energy is the gate, outliers: {outlier_words(_GEM.outliers)}). Without EBM "
-        "that energy learns nothing. GEM-FI of the other tables is row 8 without SN: it is no row "
-        "of its own here, as SN and UNC are off in it."
-    )
     rows = planned(results, ABLATION_OURS, "sweeps.ablation_ours")
-    sources = _ablation_sources(results, ABLATION_OURS, rows)
-    title = "Ablation with the settings of GEM-FI here"
-    return _switched(results, "table5-ours", title, sources, ablation(OURS), note)
-
-
-def _ablation_sources(results: Results, group: str, rows: Sequence[str]) -> list[Source]:
-    return [
-        Source(results, f"{index}. {ABLATION_LABELS.get(row, row)}", row, group)
-        for index, row in enumerate(rows, start=1)
-    ]
+    return _switched(results, "table5-ours", ABLATION_OURS, rows, ablation(OURS))
 
 
 def _switched(
     results: Results,
     label: str,
-    title: str,
-    sources: Sequence[Source],
+    group: str,
+    rows: Sequence[str],
     configs: Mapping[str, PaperConfig],
-    note: str,
 ) -> Table:
+    sources = [
+        Source(results, f"{index}. {ABLATION_LABELS.get(row, row)}", row, group)
+        for index, row in enumerate(rows, start=1)
+    ]
+
     def tick(switch: str, source: Source) -> Cell:
         """By what was run; before that, by what is planned."""
         runs = source.runs
@@ -93,13 +74,14 @@ def _switched(
         *detection_fields(results, "aupr_id"),
     ]
     rate = "The learning rate of every row is the one that was chosen for gem-fi here."
-    notes = (
-        note,
-        "AUPR on ID test data is that of right predictions by max p. " + ID_POSITIVE,
-        score_names(sources),
-        rate if results.protocol.rates.values else "",
+    return make_table(
+        results,
+        label,
+        sources,
+        fields,
+        outliers=outlier_words(_GEM.outliers),
+        rate=rate if results.protocol.rates.values else "",
     )
-    return make_table(results, label, title, sources, fields, notes, stub="Row")
 
 
 # -- λ and K --------------------------------------------------------------------------------------
@@ -108,52 +90,34 @@ def _switched(
 def fisher(results: Results) -> Table:
     """Sensitivity to λ_FI."""
     rows = planned(results, FISHER, "sweeps.fisher")
-    sources = _value_sources(results, FISHER, rows, _GEM.fi_reg_weight)
-    note = "λ_FI is the weight of the Fisher penalty and the strength of the modulation at once."
-    title = "Sensitivity of GEM-FI to λ_FI"
-    return _sensitivity(results, "lambda_fi_appendix", title, sources, note, "λ_FI")
+    return _sensitivity(results, "lambda_fi_appendix", FISHER, rows, _GEM.fi_reg_weight)
 
 
 def kl(results: Results) -> Table:
     """Sensitivity to λ_KL."""
     rows = planned(results, KL, "sweeps.kl")
-    sources = _value_sources(results, KL, rows, _GEM.kl_weight)
-    note = "λ_KL is the weight of KL(Dir(α) ‖ Dir(1))."
-    title = "Sensitivity of GEM-FI to λ_KL"
-    return _sensitivity(results, "lambda_kl_appendix", title, sources, note, "λ_KL")
+    return _sensitivity(results, "lambda_kl_appendix", KL, rows, _GEM.kl_weight)
 
 
 def components(results: Results) -> Table:
     """Effect of the number of heads."""
     rows = planned(results, COMPONENTS, "sweeps.components")
-    sources = _value_sources(results, COMPONENTS, rows, _GEM.num_components)
-    note = "With K = 1 there is no router, and Fisher modulation changes nothing."
-    title = "GEM-FI by the number of heads K"
-    return _sensitivity(results, "gemfi_k_cifar", title, sources, note, "K")
-
-
-def _value_sources(
-    results: Results, group: str, rows: Sequence[str], default: float
-) -> list[Source]:
-    names = {row: f"{row} (default)" if float(row) == default else row for row in rows}
-    return [Source(results, name, row, group) for row, name in names.items()]
+    return _sensitivity(results, "gemfi_k_cifar", COMPONENTS, rows, _GEM.num_components)
 
 
 def _sensitivity(
-    results: Results, label: str, title: str, sources: Sequence[Source], note: str, stub: str
+    results: Results, label: str, group: str, rows: Sequence[str], default: float
 ) -> Table:
+    sources = [
+        Source(results, f"{row} (default)" if float(row) == default else row, row, group)
+        for row in rows
+    ]
     fields = [
         _ACCURACY,
         number_field(Column("NLL", "ID test", "low", 3), of_test("nll")),
         *detection_fields(results, "aupr_id"),
     ]
-    notes = (
-        note,
-        "Everything else is as in gem-fi here; the paper varies it around its own settings.",
-        ID_POSITIVE,
-        score_names(sources),
-    )
-    return make_table(results, label, title, sources, fields, notes, stub=stub)
+    return make_table(results, label, sources, fields)
 
 
 # -- outliers -------------------------------------------------------------------------------------
@@ -161,30 +125,29 @@ def _sensitivity(
 
 def fair_outliers(results: Results) -> Table:
     """Virtual outliers for the baselines too, and GEM-FI without any."""
-    note = (
-        f"VOS for a baseline: a term of weight {short(EvidentialConfig().outlier_weight)} that "
-        "asks for no evidence on virtual outliers. The default of GEM-FI is "
-        f"{outlier_words(_GEM.outliers)}, not the paper's VOS."
-    )
     names = [name for name in OUTLIER_LABELS if name != "gem-fi+noise"]
-    title = "Fair comparison: virtual outliers for all"
-    return _outliers(results, "fair_vos_appendix", title, names, note)
+    return _outliers(results, "fair_vos_appendix", names)
 
 
 def noise_for_vos(results: Results) -> Table:
     """GEM-FI with feature-space noise in the place of VOS."""
-    note = "Settings of gem-fi here, with outliers of the kind that the row says."
     names = ("gem-fi+vos", "gem-fi+noise", "gem-fi+none", "gem-fi")
-    title = "GEM-FI with noise in the place of VOS"
-    return _outliers(results, "vos_replace_appendix", title, names, note)
+    return _outliers(results, "vos_replace_appendix", names)
 
 
-def _outliers(results: Results, label: str, title: str, names: Sequence[str], note: str) -> Table:
+def _outliers(results: Results, label: str, names: Sequence[str]) -> Table:
     require_outside(results)
     known = planned(results, OUTLIERS, "sweeps.outliers")
     sources = [Source(results, OUTLIER_LABELS[row], row, OUTLIERS) for row in names if row in known]
-    notes = (note, _amounts(sources), ID_POSITIVE, score_names(sources))
-    return make_table(results, label, title, sources, detection_fields(results, "aupr_id"), notes)
+    return make_table(
+        results,
+        label,
+        sources,
+        detection_fields(results, "aupr_id"),
+        amounts=_amounts(sources),
+        outliers=outlier_words(_GEM.outliers),
+        weight=short(EvidentialConfig().outlier_weight),
+    )
 
 
 def _amounts(sources: Sequence[Source]) -> str:
