@@ -9,14 +9,18 @@ that they are those of one process. The first process writes.
 from __future__ import annotations
 
 import contextlib
+import inspect
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.nn.functional import all_reduce
+from torch.nn.parallel import DistributedDataParallel
 
 from gemfi.data.splits import ALONE, Share
+from gemfi.devices import find_device
 
 T = TypeVar("T")
 
@@ -26,6 +30,29 @@ def own_share() -> Share:
     if not (distributed.is_available() and distributed.is_initialized()):
         return ALONE
     return Share(distributed.get_rank(), distributed.get_world_size())
+
+
+@contextlib.contextmanager
+def process_group(device: str) -> Iterator[bool]:
+    """Join the processes that torchrun has started, where it has; whether this is the first.
+
+    Args:
+        device: of the training: GPUs talk by NCCL, processors by gloo.
+    """
+    joins = int(os.environ.get("WORLD_SIZE", "1")) > 1 and own_share().count == 1
+    if joins:
+        is_gpu = find_device(device).type == "cuda"
+        store, rank, count = next(distributed.rendezvous("env://"))
+        # restarted processes would find the addresses of those before in the launcher's store
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = distributed.PrefixStore(f"gemfi {attempt}", store)
+        backend = "nccl" if is_gpu else "gloo"
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=count)
+    try:
+        yield own_share().rank == 0
+    finally:
+        if joins:
+            distributed.destroy_process_group()
 
 
 def agree(compute: Callable[[], T]) -> T:
@@ -106,6 +133,17 @@ def _device() -> torch.device:
 def _summed(x: Tensor) -> Tensor:
     """The sum over the processes, with its gradient."""
     return all_reduce(x)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def shared_by_processes(module: nn.Module) -> DistributedDataParallel:
+    """A module whose gradients are the means over all processes.
+
+    Buffers stay: what couples a batch is computed from all of it in each process. Some terms of a
+    loss come late in training, and their parameters have no gradient before.
+    """
+    known = inspect.signature(DistributedDataParallel).parameters  # the option has a new name
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    return DistributedDataParallel(module, find_unused_parameters=True, **{name: False})
 
 
 # -- batch norms -----------------------------------------------------------------------------------

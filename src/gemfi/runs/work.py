@@ -20,8 +20,8 @@ from gemfi.bundle import ENDING, Bundle, bundle_names, load, make_bundle
 from gemfi.data import OOD_SETS, TASKS, Split, Task
 from gemfi.decisions import Goal, Policy
 from gemfi.detectors import detector_names
-from gemfi.diagnosis import Finding, diagnose
 from gemfi.devices import place
+from gemfi.diagnosis import Finding, diagnose
 from gemfi.errors import InputError
 from gemfi.evaluation import evaluate, fit_detectors
 from gemfi.model import Model

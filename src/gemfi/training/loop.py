@@ -25,7 +25,14 @@ from gemfi.interrupt import graceful_interrupt
 from gemfi.model import Model
 from gemfi.modes import evaluating
 from gemfi.outliers import OutlierConfig
-from gemfi.processes import agree, any_process, in_turn, own_share, synchronised
+from gemfi.processes import (
+    agree,
+    any_process,
+    in_turn,
+    own_share,
+    shared_by_processes,
+    synchronised,
+)
 from gemfi.randomness import derived_generator, derived_seed, forked_generator
 from gemfi.training.checkpoint import Checkpoint, RunState, fingerprint, optimizer_tensors
 from gemfi.training.checks import check_run, usable_outliers
@@ -168,9 +175,7 @@ class _Run:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.step_loss: torch.nn.Module = self.objective
         if self.share.count > 1 and not model.members():
-            self.step_loss = DistributedDataParallel(
-                self.objective, broadcast_buffers=False, find_unused_parameters=True
-            )
+            self.step_loss = shared_by_processes(self.objective)
         self.optimizer = make_optimizer(self.model, config)
         scales = autocast_type(config.precision, self.device) is torch.float16
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=scales)
