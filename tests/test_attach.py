@@ -27,7 +27,7 @@ from gemfi.data import Role, Split, as_split
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
 from gemfi.methods import GEMConfig
-from gemfi.methods.ensemble import EnsembleConfig
+from gemfi.methods.softmax import EnsembleConfig
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
 

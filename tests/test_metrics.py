@@ -510,11 +510,11 @@ def test_bad_flags_are_refused(name):
 
 
 def test_bad_options_are_refused():
-    with pytest.raises(InputError, match="convention must be 'sum', 'mean' or 'norm', got 'l2'"):
+    with pytest.raises(InputError, match="convention must be one of sum, mean, norm, got 'l2'"):
         metrics.brier(GOOD, [0, 1], "l2")
-    with pytest.raises(InputError, match="bins must be at least 1, got 0"):
+    with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
         metrics.ece(GOOD, [0, 1], bins=0)
-    with pytest.raises(InputError, match="positive must be 'id' or 'ood', got 'OOD'"):
+    with pytest.raises(InputError, match="positive must be one of id, ood, got 'OOD'"):
         metrics.pr_curve([0.0], [1.0], "OOD")
 
 

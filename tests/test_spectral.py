@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from gemfi.backbones import MLP
 from gemfi.errors import InputError
-from gemfi.spectral import OFF, Conv2d, Linear, Spectral, SpectralLayer, refresh, spectral_norms
+from gemfi.spectral import OFF, Conv2d, Linear, Spectral, SpectralLayer, refresh
+from support.spectral import spectral_norms
 
 CONVS = [
     (kernel, stride, size) for kernel in (1, 3, 5) for stride in (1, 2) for size in (4, 5)
@@ -245,10 +246,10 @@ class TestBound:
     @pytest.mark.parametrize(
         ("make", "message"),
         [
-            (lambda: Spectral("firm"), "soft, hard or off, got 'firm'"),  # type: ignore[arg-type]
-            (lambda: Spectral("soft", 0.0), "must be positive, got 0"),
-            (lambda: Spectral("soft", math.nan), "must be positive, got nan"),
-            (lambda: Conv2d(1, 1, 3, size=0), "at least 1 × 1, got size 0"),
+            (lambda: Spectral("firm"), "soft, hard, off, got 'firm'"),  # type: ignore[arg-type]
+            (lambda: Spectral("soft", 0.0), "must be above 0, got 0"),
+            (lambda: Spectral("soft", math.nan), "must be above 0, got nan"),
+            (lambda: Conv2d(1, 1, 3, size=0), "size must be an integer of at least 1, got 0"),
         ],
     )
     def test_errors(self, make, message: str) -> None:

@@ -12,9 +12,10 @@ from gemfi.data import Task, line, two_moons
 from gemfi.errors import InputError
 from gemfi.methods import PAPER_PRESETS, GEMPaper
 from gemfi.model import Model, build_model
-from gemfi.spectral import Spectral, spectral_norms
+from gemfi.spectral import Spectral
 from gemfi.training import TrainConfig, fit
 from support import theory
+from support.spectral import spectral_norms
 
 CONFIG = replace(PAPER_PRESETS["gem-fi"], density_space="raw", rho_floor=0.0)
 

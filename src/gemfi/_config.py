@@ -240,6 +240,13 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
+def check_choices(config: Any) -> None:
+    """Refuse a configuration with a `Literal` field that holds none of its words."""
+    for name, hint in _hints(type(config)).items():
+        if get_origin(hint) is Literal:
+            check_choice(name, getattr(config, name), get_args(hint))
+
+
 # -- differences of configurations --------------------------------------------------------------
 
 

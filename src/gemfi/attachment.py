@@ -43,23 +43,22 @@ def attach(
 ) -> Model:
     """A `Model` on the features that the classifier of a network saw.
 
-    The classifier is found, taken away, and a head of the method put in its place. `fit` then
-    trains everything, or the head alone with `freeze=True`; `predict` takes the network's inputs:
-    images (N, 3, H, W), token ids (N, L) or whatever a module of your own takes.
+    The classifier is taken away, and a head of the method put in its place. `fit` then trains
+    everything, or the head alone with `freeze=True`; `predict` takes the network's inputs: images
+    (N, 3, H, W), token ids (N, L) or whatever a module of your own takes.
 
     Args:
-        model: of Hugging Face, timm or torchvision, or any module that ends in a linear layer. It
-            stays as it is: the head stands on a copy.
+        model: of Hugging Face, timm or torchvision, or any module that ends in a linear layer; the
+            head stands on a copy of it.
         method: a name in `METHODS`.
         num_classes: C; by default as many as the old classifier had.
         config: the method's configuration; None for its default.
-        features: where the features are, if they are not what the classifier saw: the name of a
-            part whose output is meant, or `NAME:input` for what goes into it, or a function of the
-            network and a batch of inputs.
+        features: where they are, if not at the classifier: the name of a part whose output is
+            meant, or `NAME:input` for what goes into it, or a function of the network and a batch
+            of inputs.
         num_features: D of these features; not needed with an example.
         example: a batch of inputs, for a trial pass.
-        freeze: the network does not learn: its features are computed once, and the head trains on
-            them.
+        freeze: the network does not learn, and its features are computed once.
         normalisation: of the images, such as that with which the network was trained.
         copy: False to save the memory: then the classifier of `model` itself is gone afterwards.
     """
@@ -69,7 +68,12 @@ def attach(
     if not isinstance(model, nn.Module):
         raise InputError(f"expected a torch.nn.Module to attach to, got {type(model).__name__}")
     network = copying.deepcopy(model) if copy else model
-    name, layer = _classifier(network, is_optional=features is not None)
+    try:
+        name, layer = find_classifier(network) or (None, None)
+    except InputError:
+        if features is None:
+            raise
+        name, layer = None, None  # the features are elsewhere, so it may be unclear
     count = _num_classes(network, num_classes, name, layer)
     if num_features is not None:
         check_int("num_features", num_features, 1)
@@ -86,19 +90,9 @@ def attach(
     if width is None or example is not None:
         backbone.num_features = _tried(backbone, example, normalisation)
     chosen = Frozen(backbone) if freeze else backbone
-    made = build_model(method, chosen, count, config=config, normalisation=normalisation)
-    made.inputs = InputSpec(class_names=_class_names(network, count))
-    return made
-
-
-def _classifier(network: nn.Module, *, is_optional: bool) -> tuple[str | None, nn.Linear | None]:
-    """Name and layer of the old classifier; if the features are elsewhere, it may be unclear."""
-    try:
-        return find_classifier(network) or (None, None)
-    except InputError:
-        if is_optional:
-            return None, None
-        raise
+    attached = build_model(method, chosen, count, config=config, normalisation=normalisation)
+    attached.inputs = InputSpec(class_names=_class_names(network, count))
+    return attached
 
 
 def _num_classes(
@@ -107,17 +101,12 @@ def _num_classes(
     if given is not None:
         check_int("num_classes", given, 2)
         return int(given)
-    if classifier is None:
-        raise InputError(
-            f"{type(network).__name__} has no classifier to tell the number of classes from: give "
-            "num_classes="
-        )
-    if classifier.out_features < 2:
-        raise InputError(
-            f"the old head {name} has {classifier.out_features} output, as for a "
-            "regression: give num_classes="
-        )
-    return classifier.out_features
+    if classifier is not None and classifier.out_features > 1:
+        return classifier.out_features
+    why = f"{type(network).__name__} has no classifier to tell the number of classes from"
+    if classifier is not None:
+        why = f"the old head {name} has 1 output, as for a regression"
+    raise InputError(f"{why}: give num_classes=")
 
 
 def _place(
@@ -150,19 +139,17 @@ def _width(
     network: Any, given: int | None, name: str | None, classifier: nn.Linear | None
 ) -> int | None:
     """D of what the classifier saw, or of the output of a network without one, if it is known."""
+    where = type(network).__name__
     if classifier is not None:
-        known: int | None = classifier.in_features
-        where = f"the input of {name} in {type(network).__name__}"
+        where = f"the input of {name} in {where}"
+        widths: list[Any] = [classifier.in_features]
     else:
-        settings, where = getattr(network, "config", None), type(network).__name__
+        settings = getattr(network, "config", None)
         stages = getattr(settings, "hidden_sizes", None)
-        widths = (
-            stages[-1] if isinstance(stages, list | tuple) and stages else None,
-            getattr(settings, "hidden_size", None),
-            getattr(network, "head_hidden_size", None),
-            getattr(network, "num_features", None),
-        )
-        known = next((width for width in widths if isinstance(width, int)), None)
+        widths = [*stages[-1:]] if isinstance(stages, list | tuple) else []
+        widths.append(getattr(settings, "hidden_size", None))
+        widths += [getattr(network, name, None) for name in ("head_hidden_size", "num_features")]
+    known = next((width for width in widths if isinstance(width, int)), None)
     if given is not None and known is not None and given != known:
         raise InputError(
             f"num_features is {given}, but {where} has {known} features; leave it out, or say with "
@@ -188,12 +175,9 @@ def _tried(backbone: Attached, example: Tensor | None, normalisation: Normalisat
     """D by a trial pass, which must agree with what is known."""
     if example is None:
         raise InputError("the width of these features is not known: give num_features= or example=")
-    width = trial_width(backbone, example, normalisation)
-    if backbone.num_features not in (None, width):
-        raise InputError(
-            f"expected {backbone.num_features} features of the network, but the example gives "
-            f"{width}"
-        )
+    known, width = backbone.num_features, trial_width(backbone, example, normalisation)
+    if known not in (None, width):
+        raise InputError(f"expected {known} features of the network, but the example gives {width}")
     return width
 
 

@@ -1,9 +1,8 @@
 """Belief: what a classifier thinks of a batch, the one noun that everything meets at.
 
-A belief is a weighted set of K components over C classes. Softmax is one component without
-evidence, a deep ensemble is K equal members, EDL is one Dirichlet, GEM is a gated mixture of K of
-them. Losses, scores, metrics and decisions all read this one object. Everything is in log space
-(`docs/mathematics.md`, C6), so nothing is clamped.
+Softmax is one component without evidence, a deep ensemble is K equal members, EDL is one Dirichlet,
+GEM is a gated mixture of K. Everything is in log space (`docs/mathematics.md`, C6), so nothing is
+clamped.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Belief:
         log_familiarity: (B,) log of how well evidence, energy and density together fit what they
             are on ID data; 0 is as familiar as can be.
         energy: (B,) the learned energy E(z).
-        logits: (B, K, C) raw logits, where a score needs them.
+        logits: (B, K, C).
         log_temperature: scalar, post-hoc temperature; acts in `log_probs` only.
         log_prior: scalar, log of the prior mass of a class that is part of α (0 for EDL, log λ
             for R-EDL); None for evidence without a prior (α = exp u).
@@ -112,11 +111,7 @@ class Belief:
         return torch.logsumexp(self.log_weight + self.need("log_evidence"), dim=1)
 
     def gated(self) -> Belief:
-        """The same belief with the gate moved into the components.
-
-        p̂_k ∝ s·p_k and w_k ∝ π_k⟨s, p_k⟩ (C5); each component keeps its α0. The predictive
-        distribution does not change.
-        """
+        """The same belief with its gate moved into p̂_k ∝ s·p_k and w_k ∝ π_k⟨s, p_k⟩ (C5)."""
         if self.log_gate is None or self.log_gate.shape[1] == 1:
             return self
         log_p, log_weight = dirichlet.gate_components(self.log_p, self.log_weight, self.log_gate)
@@ -147,14 +142,7 @@ class Belief:
 
     def __getitem__(self, index: int | slice | Tensor | Sequence[int]) -> Belief:
         """The belief on some of the inputs; an integer gives a batch of one."""
-        if isinstance(index, int):
-            if not -len(self) <= index < len(self):
-                raise IndexError(
-                    f"index {index} is out of range for a belief on {len(self)} inputs"
-                )
-            index %= len(self)
-            index = slice(index, index + 1)
-        elif not isinstance(index, slice):
+        if not isinstance(index, slice):
             rows = torch.as_tensor(index, device=self.log_p.device)
             rows = rows if rows.numel() else rows.long()  # torch reads [] as floats
             index = rows if rows.ndim else rows.unsqueeze(0)
@@ -168,10 +156,9 @@ class Belief:
         first = beliefs[0]
         for number, other in enumerate(beliefs[1:], start=1):
             _check_alike(first, other, number)
+        rows = [name for name in _present(first) if name not in _SCALARS]
         values: dict[str, Any] = {
-            name: torch.cat([getattr(belief, name) for belief in beliefs])
-            for name in _present(first)
-            if name not in _SCALARS
+            name: torch.cat([getattr(belief, name) for belief in beliefs]) for name in rows
         }
         extra = {
             name: torch.cat([belief.extra[name] for belief in beliefs]) for name in first.extra
@@ -191,10 +178,10 @@ def _present(belief: Belief) -> list[str]:
 
 
 def _check_shape(name: str, value: Tensor, letters: str, sizes: Mapping[str, int]) -> None:
-    exact = not letters.endswith("*")
     expected = [sizes[letter] for letter in letters.rstrip("*")]
-    if list(value.shape[: len(expected)]) != expected or (exact and value.ndim != len(expected)):
-        wanted = ", ".join([*map(str, expected)] + ([] if exact else ["..."]))
+    shape = value.shape[: len(expected)] if letters.endswith("*") else value.shape
+    if list(shape) != expected:
+        wanted = ", ".join([*map(str, expected), *(["..."] if letters.endswith("*") else [])])
         raise InputError(f"Belief.{name} must have shape ({wanted}), got {tuple(value.shape)}")
 
 
@@ -234,16 +221,15 @@ def _flatten(belief: Belief) -> tuple[list[Any], list[str]]:
 
 def _flatten_with_keys(belief: Belief) -> tuple[list[tuple[Any, Any]], list[str]]:
     values, names = _flatten(belief)
-    keys = [pytree.GetAttrKey(name) for name in [*names, "extra"]]
+    keys = map(pytree.GetAttrKey, [*names, "extra"])
     return list(zip(keys, values, strict=True)), names
 
 
 def _unflatten(values: Any, names: list[str]) -> Belief:
     belief = object.__new__(Belief)  # leaves may be anything here: no shape check
-    for each in fields(Belief):
-        object.__setattr__(belief, each.name, None)
-    for name, value in zip([*names, "extra"], values, strict=True):
-        object.__setattr__(belief, name, value)
+    given = dict(zip([*names, "extra"], values, strict=True))
+    for field_ in fields(Belief):
+        object.__setattr__(belief, field_.name, given.get(field_.name))
     return belief
 
 

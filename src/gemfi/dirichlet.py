@@ -1,8 +1,7 @@
 """Closed forms for Dirichlet distributions and mixtures of them (`docs/mathematics.md`, C1-C7).
 
 A Dirichlet is given by its log mean `log_p` (..., C) and its log total `log_total` (...): α = α0·p.
-That is what a Belief stores, and it keeps every quantity finite where α itself would underflow. All
-functions are differentiable and work in any floating dtype; scores call them in float64.
+So every quantity is finite where α itself would underflow. Scores call them in float64.
 """
 
 from __future__ import annotations
@@ -59,11 +58,10 @@ def entropy(log_p: Tensor) -> Tensor:
 
 
 def digamma_gap(log_x: Tensor) -> Tensor:
-    """g(x) = ψ(x + 1) − ln x, from ln x (C3).
+    """g(x) = ψ(x + 1) − ln x, positive and decreasing, from ln x (C3).
 
-    Positive and decreasing. Beyond x = 20 the series 1/(2x) − 1/(12x²) + 1/(120x⁴) − 1/(252x⁶)
-    is used: there ψ and ln agree in nearly all of their digits, and their difference in float32
-    is noise.
+    Beyond x = 20 by the series 1/(2x) − 1/(12x²) + 1/(120x⁴) − 1/(252x⁶): there ψ and ln agree in
+    nearly all digits, and their difference in float32 is noise.
     """
     x = log_x.clamp_max(math.log(2 * _SERIES_FROM)).exp()  # an infinite x has no gradient
     r = torch.exp(-log_x.clamp_min(math.log(_SERIES_FROM)))
@@ -97,16 +95,11 @@ def differential_entropy(log_p: Tensor, log_total: Tensor) -> Tensor:
 
 
 def fisher_proxy(log_p: Tensor, label: Tensor, factor: Tensor | None = None) -> Tensor:
-    """‖∂ log p_y / ∂u‖² for logits u with α = ρ·exp(clip u) + ε (C1).
+    """‖∂ log p_y / ∂u‖² for logits u with α = ρ·exp(clip u) + ε, and log p (..., C) (C1).
 
-    FI = Σ_c f_c² (1[c = y] − p_c)², where f_c = m_c·e_c/α_c is one away from the clip and the ε.
-    1 − p_y is summed from the other classes: the expanded form 1 − 2p_y + Σp² loses every digit
-    in float32 on a confident head.
-
-    Args:
-        log_p: (..., C) log predictive mean.
-        label: (...) integer labels, broadcast against the leading dimensions of `log_p`.
-        factor: (..., C) the f of the formula, or None for ones.
+    FI = Σ_c f_c² (1[c = y] − p_c)²; the `factor` f_c = m_c·e_c/α_c is one away from clip and ε. 1 −
+    p_y is summed from the other classes: 1 − 2p_y + Σp² loses every digit in float32 on a confident
+    head. Labels (...) are broadcast.
     """
     label = label.expand(log_p.shape[:-1]).unsqueeze(-1)
     others = log_p.exp().scatter(-1, label, 0.0)
@@ -134,9 +127,9 @@ def logit_energy(logits: Tensor, log_weight: Tensor) -> Tensor:
 def disagreement(log_p: Tensor, log_weight: Tensor) -> Tensor:
     """Jensen-Shannon divergence of the components, Σ π_k KL(p_k ‖ p_mix) ≥ 0 (B,) (C4).
 
-    Summed as Σ (p_k d − p_k + p_mix) with d = log(p_k/p_mix): every term is non-negative. Where the
-    heads nearly agree it is p_k (d + e^−d − 1) ≈ p_k d²/2, and where they are equal it is zero and
-    not a rounding error.
+    Summed as Σ (p_k d − p_k + p_mix) with d = log(p_k/p_mix), every term non-negative. Where the
+    heads nearly agree it is p_k (d + e^−d − 1) ≈ p_k d²/2, and where they are equal it is exactly
+    zero.
     """
     log_mix = log_mixture(log_p, log_weight).unsqueeze(1)
     p = log_p.exp()

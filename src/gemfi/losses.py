@@ -1,7 +1,6 @@
 """Loss terms as pure functions; each returns a scalar, the mean over the batch.
 
-Predictions come as log probabilities (B, C) or per component (B, K, C) with log weights (B, K); the
-formulas and the paper's equations are in `docs/mathematics.md`.
+Predictions are log probabilities (B, C), or (B, K, C) with log weights (B, K).
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ def evidential_risk(log_p: Tensor, log_total: Tensor, label: Tensor, risk: Risk)
 
 def kl_prior(log_alpha: Tensor, log_weight: Tensor) -> Tensor:
     """Σ_k π_k KL(Dir(α_k) ‖ Dir(1)) for log α (B, K, C) and log π (B, K)."""
-    each = dirichlet.kl_to_uniform(log_alpha.exp().clamp_min(_SMALLEST_ALPHA))
-    return (log_weight.exp() * each).sum(dim=-1).mean()
+    kl = dirichlet.kl_to_uniform(log_alpha.exp().clamp_min(_SMALLEST_ALPHA))
+    return (log_weight.exp() * kl).sum(dim=-1).mean()
 
 
 def kl_misleading(log_alpha: Tensor, label: Tensor) -> Tensor:
@@ -67,8 +66,7 @@ def kl_misleading(log_alpha: Tensor, label: Tensor) -> Tensor:
 def kl_misleading_to(log_alpha: Tensor, label: Tensor, prior: float) -> Tensor:
     """KL(Dir(α̃) ‖ Dir(β)) with β = `prior` in every class, and α̃ = α but β in the true class.
 
-    Without the evidence of the true class α keeps its prior there, so β is what remains of it. α is
-    taken as it is: a head whose α can come near 0 pays 1/α for it.
+    α is taken as it is: a head whose α can come near 0 pays 1/α for it.
     """
     log_alpha = log_alpha.scatter(-1, label.unsqueeze(-1), math.log(prior))
     return dirichlet.kl(log_alpha.exp(), torch.full_like(log_alpha, prior)).mean()
@@ -77,19 +75,17 @@ def kl_misleading_to(log_alpha: Tensor, label: Tensor, prior: float) -> Tensor:
 def class_share(num_classes: int) -> float:
     """What a term that sums over C classes is weighted by: 1 up to ten classes, (10/C)² beyond.
 
-    The squared error of p lies in [0, 2] whatever C is, and its gradient starts in proportion to
-    p = 1/C; a KL between Dirichlets grows like C, and the norm of its gradient like √C. A weight
-    that was found with ten classes lets the KL win with a hundred, and all evidence dies in the
-    first epochs. The square is a rule of thumb: it was tried with a hundred classes.
+    The gradient of the squared error of p starts in proportion to p = 1/C, and that of a KL between
+    Dirichlets grows like √C. A weight that was found with ten classes lets the KL win with a
+    hundred, and all evidence dies. The square is a rule of thumb, tried with a hundred classes.
     """
     return min(1.0, (10 / num_classes) ** 2)
 
 
 def trigamma_risk(log_alpha: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-    """The two halves of the EDL risk with class c weighted by ψ1(α_c).
+    """Σ ψ1(α_c)(y_c − p_c)² and Σ ψ1(α_c) p_c(1 − p_c)/(α0 + 1), the two halves of I-EDL's risk.
 
-    Σ ψ1(α_c)(y_c − p_c)² and Σ ψ1(α_c) p_c(1 − p_c)/(α0 + 1); ψ1(α_c) is the Fisher information of
-    the class's own α, and its gradient counts.
+    ψ1(α_c) is the Fisher information of the class's own α, and its gradient counts.
     """
     log_p, log_total = dirichlet.log_mean(log_alpha)
     p, weight = log_p.exp(), _trigamma(log_alpha.exp())
@@ -102,16 +98,15 @@ def trigamma_risk(log_alpha: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
 def fisher_log_det(log_alpha: Tensor) -> Tensor:
     """Log det of the Fisher information of Dir(α): of diag ψ1(α_c) − ψ1(α0)·11ᵀ.
 
-    As printed it is Σ log ψ1(α_c) + log(1 − Σ ψ1(α0)/ψ1(α_c)), whose last argument is about
-    (C − 1)/2α0: in float32 it is noise at α0 = 10⁶ and the log of a negative number beyond. With
-    h(x) = 1/ψ1(x) − x and Σ α_c = α0 the same argument is ψ1(α0)·(h(α0) − Σ h(α_c)), where the
-    large parts have cancelled on paper.
+    As printed it is Σ log ψ1(α_c) + log(1 − Σ ψ1(α0)/ψ1(α_c)), whose last argument, about (C −
+    1)/2α0, is noise in float32 at α0 = 10⁶. With h(x) = 1/ψ1(x) − x and Σ α_c = α0 it is
+    ψ1(α0)·(h(α0) − Σ h(α_c)), where the large parts have cancelled on paper.
     """
     alpha = log_alpha.exp()
     total = alpha.sum(dim=-1)
-    each, whole = _trigamma(alpha), _trigamma(total)
-    rest = _inverse_trigamma_gap(total, whole) - _inverse_trigamma_gap(alpha, each).sum(dim=-1)
-    return (each.log().sum(dim=-1) + whole.log() + rest.log()).mean()
+    own, joint = _trigamma(alpha), _trigamma(total)
+    rest = _inverse_trigamma_gap(total, joint) - _inverse_trigamma_gap(alpha, own).sum(dim=-1)
+    return (own.log().sum(dim=-1) + joint.log() + rest.log()).mean()
 
 
 def fisher_penalty(log_weight: Tensor, fisher: Tensor) -> Tensor:
@@ -130,9 +125,9 @@ def fisher_modulation(
     total = fisher.sum(dim=-1, keepdim=True)
     share = torch.where(total > 0, fisher / total, torch.full_like(fisher, 1 / fisher.shape[-1]))
     modulated = torch.log_softmax(log_weight + strength * (1 - share.detach()), dim=-1)
-    floor = modulated.new_tensor(math.log(smoothing)) if smoothing > 0 else None
-    if floor is None:
+    if smoothing == 0:
         return modulated
+    floor = modulated.new_tensor(math.log(smoothing))
     return torch.logaddexp(modulated, floor) - math.log1p(fisher.shape[-1] * smoothing)
 
 
@@ -141,7 +136,7 @@ def energy_inside(energy: Tensor, clip: float | None = None) -> Tensor:
     return functional.softplus(_clipped(energy, clip)).mean()
 
 
-def energy_outside(energy: Tensor, margin: float, clip: float | None = None) -> Tensor:
+def energy_outside(energy: Tensor, margin: float = 0.0, clip: float | None = None) -> Tensor:
     """softplus(m − E) on outliers, pushing the energy above the margin."""
     return functional.softplus(margin - _clipped(energy, clip)).mean()
 

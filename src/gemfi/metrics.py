@@ -1,9 +1,8 @@
 """Metrics, each with its convention stated, because one name hides several in the literature.
 
 Scales: every scalar is in **percent** (0..100; the Brier score is ×100), except the NLL, in
-**nats**. The points of curves and of `reliability` are fractions in [0, 1]. So it is wherever
-gemfi reports a metric: in histories, records, tables and logs. The one exception is
-`GEMClassifier.score`, a fraction as scikit-learn expects it.
+**nats**, here and wherever gemfi reports a metric but for `GEMClassifier.score`, a fraction as
+scikit-learn expects it. The points of curves and of `reliability` are fractions in [0, 1].
 
 Sign: a score is an **uncertainty**; higher is more out-of-distribution (OOD), more likely wrong.
 Scores may be ±inf (a density may be exactly 0), never NaN. Equal scores are one threshold: no
@@ -12,8 +11,7 @@ result depends on the order of the samples.
 Arguments are NumPy arrays or torch tensors of any device and dtype, and become float64: `probs`
 and `log_probs` (n, C), `labels` integers 0..C-1 (n,), scores and `uncertainty` (n,). Rows of
 probabilities must sum to 1 within 1e-4, which stops logits, evidence, and probabilities where
-their log is meant. It cannot stop a softmax of probabilities, whose rows sum to 1 again: give
-log-probabilities to `classification_metrics`, and no softmax is left to apply twice.
+their log is meant, but no softmax that was applied twice.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from gemfi._config import check_choice, check_int
 from gemfi.errors import InputError
 
 Values: TypeAlias = npt.ArrayLike | torch.Tensor
@@ -85,21 +84,18 @@ def brier(
     >>> brier([[0.5, 0.5]], [0]), brier([[0.5, 0.5]], [0], "mean")
     (50.0, 25.0)
     """
-    if convention not in ("sum", "mean", "norm"):
-        raise InputError(f"convention must be 'sum', 'mean' or 'norm', got {convention!r}")
+    check_choice("convention", convention, ("sum", "mean", "norm"))
     p, y = _checked(probs, labels)
     residual = p.copy()
     residual[np.arange(len(y)), y] -= 1.0
     size = np.einsum("nc,nc->n", residual, residual)
-    if convention == "norm":
-        size = np.sqrt(size)
+    size = np.sqrt(size) if convention == "norm" else size
     return 100.0 * float(size.mean()) / (p.shape[1] if convention == "mean" else 1)
 
 
 def reliability(probs: Values, labels: Values, bins: int = 15) -> Reliability:
     """Top-label confidence against accuracy in `bins` equal-width bins (lo, hi]."""
-    if bins < 1:
-        raise InputError(f"bins must be at least 1, got {bins}")
+    check_int("bins", bins, 1)
     p, y = _checked(probs, labels)
     edges = np.linspace(0.0, 1.0, bins + 1)
     top = p.max(axis=1)
@@ -181,9 +177,9 @@ class _Ranking:
         return _average_precision(self.n_ood[::-1], self.n_id[::-1])
 
     def fpr95(self) -> float:
-        kept = np.cumsum(self.n_id)
-        needed = -(-95 * int(kept[-1]) // 100)  # ceil in integers: 0.95 is not a float
-        end = int(np.searchsorted(kept, needed)) + 1
+        accepted = np.cumsum(self.n_id)
+        needed = -(-95 * int(accepted[-1]) // 100)  # ceil in integers: 0.95 is not a float
+        end = int(np.searchsorted(accepted, needed)) + 1
         return 100.0 * int(self.n_ood[:end].sum()) / int(self.n_ood.sum())
 
     def risk(self) -> Floats:
@@ -217,28 +213,24 @@ def auroc(id_scores: Values, ood_scores: Values) -> float:
 
 
 def aupr_ood(id_scores: Values, ood_scores: Values) -> float:
-    """Average precision with OOD positive, ranked by score, in percent.
+    """Average precision with OOD positive, ranked by score, in percent, without interpolation.
 
-    AP = Σ_t (recall_t - recall_{t-1}) precision_t over the distinct scores t, from high to low
-    (no interpolation). A constant score gives the base rate n_ood / (n_id + n_ood).
+    AP = Σ_t (recall_t - recall_{t-1}) precision_t over the distinct scores t, from high to low. A
+    constant score gives the base rate n_ood / (n_id + n_ood).
     """
     return _Ranking.between(id_scores, ood_scores).aupr_ood()
 
 
 def aupr_id(id_scores: Values, ood_scores: Values) -> float:
-    """Average precision with ID positive, ranked by -score, in percent: AP as in `aupr_ood`.
-
-    The form of the paper's Table 2. A constant score gives the base rate n_id / (n_id + n_ood).
-    """
+    """Average precision with ID positive, ranked by -score, in percent: the paper's Table 2."""
     return _Ranking.between(id_scores, ood_scores).aupr_id()
 
 
 def fpr95(id_scores: Values, ood_scores: Values) -> float:
     """Share of OOD samples accepted when at least 95 % of ID samples are, in percent.
 
-    A sample is accepted when score <= t, where t is the ⌈0.95 n_id⌉-th smallest ID score: the
-    lowest threshold that keeps at least 95 % of ID. OOD samples tied with t are accepted, so a
-    constant score gives 100.
+    A sample is accepted when score <= t, the ⌈0.95 n_id⌉-th smallest ID score; OOD samples tied
+    with it are accepted too, so a constant score gives 100.
 
     >>> fpr95([0.1, 0.2], [0.2, 0.9])
     50.0
@@ -274,8 +266,7 @@ def pr_curve(id_scores: Values, ood_scores: Values, positive: Literal["id", "ood
 
     A sample is called positive when score >= threshold (`ood`) or score <= threshold (`id`).
     """
-    if positive not in ("id", "ood"):
-        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
+    check_choice("positive", positive, ("id", "ood"))
     r = _Ranking.between(id_scores, ood_scores)
     hit, miss, threshold = r.n_id, r.n_ood, r.score
     if positive == "ood":
@@ -295,24 +286,21 @@ def risk_coverage(uncertainty: Values, errors: Values) -> Curve:
 def aurc(uncertainty: Values, errors: Values) -> float:
     """Area under the risk-coverage curve, (1/n) Σ_j (errors among the j most certain) / j, percent.
 
-    Exact with ties: the expectation over random tie breaking, so that a constant uncertainty
-    gives the error rate. Lower is better; 0 needs a classifier without errors.
+    Ties as the expectation over random tie breaking, so that a constant uncertainty gives the error
+    rate. Lower is better; 0 needs a classifier without errors.
 
     >>> aurc([0.1, 0.2], [False, True])
     25.0
     """
-    u, wrong = _flagged(uncertainty, errors, "errors")
-    return 100.0 * float(_Ranking.of(u, wrong).risk().mean())
+    return 100.0 * float(risk_coverage(uncertainty, errors).y.mean())
 
 
 def error_detection(uncertainty: Values, correct: Values) -> dict[str, float]:
     """How well an uncertainty tells right predictions (`correct` true or 1) from wrong ones.
 
-    Returns:
-        `aupr_correct` (average precision, right is positive, ranked by -uncertainty),
-        `aupr_error` (wrong is positive, ranked by uncertainty), `auroc` (a wrong one is more
-        uncertain than a right one; ties ½) and `aurc`. What does not exist is NaN: without an
-        error `aupr_error` and `auroc`, without a right prediction `aupr_correct` and `auroc`.
+    `aupr_correct` (right is positive), `aupr_error` (wrong is positive), `auroc` (a wrong one is
+    more uncertain than a right one; ties ½) and `aurc`; NaN where there is no right or no wrong one
+    to rank.
     """
     u, right = _flagged(uncertainty, correct, "correct")
     ranking = _Ranking.of(u, ~right)

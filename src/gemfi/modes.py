@@ -22,13 +22,9 @@ def evaluating(module: M, training: tuple[type[nn.Module], ...] = ()) -> M:
     """The module if it is in evaluation mode throughout, otherwise a twin of it that is.
 
     `module.eval()` and then `module.train()` would disturb other threads, and batch norms that
-    they use would change for good. So the modes of `module` are never touched. The twin shares
-    every parameter, buffer and hook with it, and costs no pass and no copy of a tensor (but for
-    TorchScript, which cannot share them). A compiled module has a twin that is not compiled.
-
-    Args:
-        module: in any mode.
-        training: parts of these types are in training mode instead.
+    they use would change for good. The twin shares every parameter, buffer and hook, without a copy
+    of a tensor (but for TorchScript, which cannot share them). A compiled module has a twin that is
+    not compiled. Parts of the types in `training` are in training mode instead.
     """
     parts = {id(part): part for part in module.modules()}
     if all(part.training == isinstance(part, training) for part in parts.values()):

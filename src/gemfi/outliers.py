@@ -2,10 +2,8 @@
 
 A `Synthesiser` watches the features of a run and makes outliers in their space. `scramble` takes
 training inputs apart, so that the backbone learns from them too. Real outliers come from a split of
-role `auxiliary`. No test set is ever read. Heads get all of them as `Batch.outliers`.
-
-To add a kind, write a class and list it in `SYNTHESISERS` and `Kind`, or write a function on images
-and list it in `IMAGES`.
+role `auxiliary`. No test set is ever read. A new kind is a class in `SYNTHESISERS` and `Kind`, or a
+function on images in `IMAGES`.
 """
 
 from __future__ import annotations
@@ -13,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gemfi._config import check_choice, check_int, check_number
+from gemfi._config import check_choices, check_int, check_number
 from gemfi.errors import InputError
 
 Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
@@ -66,8 +64,7 @@ class OutlierConfig:
     ramp: float = 0.1
 
     def __post_init__(self) -> None:
-        check_choice("outliers", self.kind, get_args(Kind))
-        check_choice("covariance", self.covariance, ("shared", "per-class"))
+        check_choices(self)
         check_int("queue", self.queue, 2)
         check_int("draws", self.draws, 1)
         check_number("ratio", self.ratio, above=0)
@@ -101,21 +98,25 @@ VOS = OutlierConfig(kind="vos", ratio=0.3, scrambled=0.0, start=0.1, ramp=0.1)
 
 
 class Synthesiser(nn.Module):
-    """Makes outliers in feature space; its state is in buffers, so that a run resumes exactly."""
+    """Makes outliers in feature space; its state is in buffers, so that a run resumes exactly.
+
+    `observe` sees the features (B, D) and labels (B,) of a batch; `sample` makes about `ratio`·B
+    outliers (M, D) from one, or returns None where none can be made yet.
+    """
 
     def __init__(self, config: OutlierConfig, num_classes: int, num_features: int) -> None:
         super().__init__()
         self.config, self.num_classes, self.num_features = config, num_classes, num_features
 
     def observe(self, z: Tensor, y: Tensor) -> None:
-        """See the features (B, D) and labels (B,) of a batch; the default keeps nothing."""
+        """Keep what is needed of a batch; nothing by default."""
 
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
-        """About `ratio`·B outliers (M, D), or None where none can be made yet."""
+        """Outliers (M, D)."""
         raise NotImplementedError
 
     def wanted(self, z: Tensor) -> int:
-        """How many outliers go with a batch."""
+        """How many go with a batch."""
         return max(1, round(self.config.ratio * len(z)))
 
 
@@ -123,10 +124,10 @@ class Halo(Synthesiser):
     """A feature, or a mixture of two, plus noise in every direction at the features' own scale.
 
     ID features vary in a few directions of their space and real outliers leave them, so noise that
-    is the same in every direction goes where outliers are. For a feature on the unit sphere, it has
-    a standard deviation of c times the root mean square deviation of a coordinate within classes on
-    that sphere, with c log-uniform between `near` and `far`: the nearest touch the data, the
-    farthest are well outside. For a feature of another length all is in proportion.
+    is the same in every direction goes where outliers are. On the unit sphere its standard
+    deviation is c times that of a coordinate within classes, with c log-uniform between `near` and
+    `far`: the nearest touch the data, the farthest are well outside. Other lengths are in
+    proportion.
     """
 
     spread: Tensor
@@ -201,8 +202,7 @@ class Between(Synthesiser):
 class Tails(Synthesiser):
     """VOS: the least likely draws of class-conditional Gaussians on queues of recent features.
 
-    The Gaussians are refitted whenever a quarter of the queues has been replaced, and when a class
-    gets its second feature.
+    They are refitted when a quarter of the queues was replaced, and when a class gets its second.
     """
 
     bank: Tensor
@@ -300,9 +300,8 @@ Scramble = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 def scramble(x: Tensor, y: Tensor, count: int, generator: torch.Generator) -> Tensor | None:
     """`count` outliers (count, ...) from a batch of inputs (B, ...) with labels (B,).
 
-    Each image is shuffled, mixed, joined, tiled or stripped of its phases, with the same
-    probability. Anything else has a part of its coordinates from a sample of another class. None
-    where the batch has one class only, or for a `count` of 0.
+    Images go through one of `IMAGES` each; anything else has a part of its coordinates from a
+    sample of another class. None where the batch has one class only, or for a `count` of 0.
     """
     if count == 0:
         return None

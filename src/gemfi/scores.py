@@ -1,9 +1,8 @@
 """Scores: pure functions `Belief -> Tensor (B,)` with one sign, **higher is more uncertain**.
 
-To add a score, write a function and list it in `_NEEDS`, from which the registry `SCORES` is made.
-A score that needs a field which a belief lacks raises an error that names it; `available(belief)`
-lists those that work. Call them on a float64 belief, as `predict` returns it: the ranking of
-confident inputs lives in the last digits.
+To add one, write a function and list it in `_NEEDS` with the field of a belief that it cannot do
+without. Call them on a float64 belief, as `predict` returns it: the ranking of confident inputs
+lives in the last digits.
 """
 
 from __future__ import annotations
@@ -21,7 +20,23 @@ from gemfi.belief import Belief
 from gemfi.errors import InputError
 
 Score = Callable[[Belief], Tensor]
+DIFFERENTIAL_ENTROPY_NOTE = (
+    "Differential entropy can be inverted for the GEM methods: it falls without bound as α goes to "
+    "0, as theirs does far from the data, so that those inputs rank as certain."
+)
+"""Stands below every table and figure that shows the score."""
+
 _BLOCK = 1 << 16  # pairs of classes held at a time: what a processor's cache holds
+
+
+def _average(belief: Belief, values: Tensor) -> Tensor:
+    """Σ_k π_k of values (B, K)."""
+    return (belief.log_weight.exp() * values).sum(dim=-1)
+
+
+def _with_rho(belief: Belief, log_evidence: Tensor) -> Tensor:
+    return log_evidence if belief.log_rho is None else log_evidence + belief.log_rho
+
 
 # -- the predictive distribution ----------------------------------------------------------------
 
@@ -43,10 +58,9 @@ def entropy(belief: Belief) -> Tensor:
 
 def expected_entropy(belief: Belief) -> Tensor:
     """Σ π_k E_k[H]: the entropy that more data would not remove; the gate is left out."""
-    weight = belief.log_weight.exp()
     if belief.log_evidence is None:
-        return (weight * dirichlet.entropy(belief.log_p)).sum(dim=-1)
-    return (weight * dirichlet.expected_entropy(belief.log_p, belief.log_evidence)).sum(dim=-1)
+        return _average(belief, dirichlet.entropy(belief.log_p))
+    return _average(belief, dirichlet.expected_entropy(belief.log_p, belief.log_evidence))
 
 
 def disagreement(belief: Belief) -> Tensor:
@@ -54,13 +68,15 @@ def disagreement(belief: Belief) -> Tensor:
     return dirichlet.disagreement(belief.log_p, belief.log_weight)
 
 
+def _within(belief: Belief) -> Tensor:
+    inner = dirichlet.mutual_information(belief.log_p, belief.need("log_evidence"))
+    return _average(belief, inner)
+
+
 def mutual_information(belief: Belief) -> Tensor:
     """Total mutual information: disagreement + Σ π_k MI_k (C4); ungated, ρ left out."""
     between = disagreement(belief)
-    if belief.log_evidence is None:
-        return between
-    within = dirichlet.mutual_information(belief.log_p, belief.log_evidence)
-    return between + (belief.log_weight.exp() * within).sum(dim=-1)
+    return between if belief.log_evidence is None else between + _within(belief)
 
 
 def gated_mutual_information(belief: Belief) -> Tensor:
@@ -70,8 +86,7 @@ def gated_mutual_information(belief: Belief) -> Tensor:
 
 def paper_mutual_information(belief: Belief) -> Tensor:
     """H(p̂) − Σ π_k H(p_k) as the paper prints it: gated minus ungated, so it can be negative."""
-    ungated = (belief.log_weight.exp() * dirichlet.entropy(belief.log_p)).sum(dim=-1)
-    return entropy(belief) - ungated
+    return entropy(belief) - _average(belief, dirichlet.entropy(belief.log_p))
 
 
 # -- evidence -----------------------------------------------------------------------------------
@@ -79,8 +94,7 @@ def paper_mutual_information(belief: Belief) -> Tensor:
 
 def evidence(belief: Belief) -> Tensor:
     """−(log Σ π_k α0_k + log ρ): little evidence is a high score."""
-    total = belief.log_total_evidence()
-    return -(total if belief.log_rho is None else total + belief.log_rho)
+    return -_with_rho(belief, belief.log_total_evidence())
 
 
 def bare_evidence(belief: Belief) -> Tensor:
@@ -91,15 +105,14 @@ def bare_evidence(belief: Belief) -> Tensor:
 def max_alpha(belief: Belief) -> Tensor:
     """−log max_c Σ π_k α_kc − log ρ: the evidence of the strongest class."""
     log_alpha = dirichlet.log_concentration(belief.log_p, belief.need("log_evidence"))
-    strongest = dirichlet.log_mixture(log_alpha, belief.log_weight).amax(dim=-1)
-    return -(strongest if belief.log_rho is None else strongest + belief.log_rho)
+    return -_with_rho(belief, dirichlet.log_mixture(log_alpha, belief.log_weight).amax(dim=-1))
 
 
 def vacuity(belief: Belief) -> Tensor:
     """W / (W + ρ·e) in [0, 1]: prior mass W over prior mass plus evidence e.
 
-    With a prior in α (EDL) W is that mass and e = α0 − W, so that without ρ this is the usual
-    C/α0. Without one (α = exp u), W = C and e = α0.
+    With a prior in α (EDL) e = α0 − W, so that without ρ this is the usual C/α0; without one (α =
+    exp u) W = C and e = α0.
     """
     total = belief.log_total_evidence().exp()
     prior = torch.full_like(total, float(belief.log_p.shape[-1]))
@@ -114,12 +127,9 @@ def vacuity(belief: Belief) -> Tensor:
 def dissonance(belief: Belief) -> Tensor:
     """Σ_k π_k Σ_c b_c Σ_{j≠c} b_j Bal(b_j, b_c) / Σ_{j≠c} b_j: evidence that contradicts itself.
 
-    b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b), which is
-    2 min(a, b)/(a + b): next to a mass near one the difference would lose the small ones.
-
-    1/(b_j + b_c) is no product of a term of j and one of c, so every pair of classes is visited:
-    O(C²) time an input, in blocks of bounded memory. It takes about 15 times as long as the entropy
-    with 10 classes, 40 times with 100 and 150 times with 1,000 (some milliseconds an input).
+    b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b) = 2 min(a, b)/(a +
+    b): next to a mass near one the difference would lose the small ones. Every pair of classes is
+    visited: O(C²) time an input, in blocks of bounded memory.
     """
     log_evidence = belief.need("log_evidence")
     mass = belief.log_p.exp()
@@ -129,7 +139,7 @@ def dissonance(belief: Belief) -> Tensor:
     rows = mass.flatten(0, 1).sort(dim=-1).values  # (B·K, C), ascending
     step = max(1, _BLOCK // rows.shape[1] ** 2)
     share = torch.cat([_conflicting(part) for part in torch.split(rows, step)])
-    return (belief.log_weight.exp() * share.view_as(log_evidence)).sum(dim=-1)
+    return _average(belief, share.view_as(log_evidence))
 
 
 def _conflicting(mass: Tensor) -> Tensor:
@@ -144,16 +154,16 @@ def _conflicting(mass: Tensor) -> Tensor:
     factors = torch.stack([square, square * inverse], dim=-1)  # (R, C, 2)
     classes = mass.shape[-1]
     width = max(1, min(classes, _BLOCK // (len(mass) * classes)))
-    found = mass.new_zeros(len(mass))
+    total = mass.new_zeros(len(mass))
     for start in range(0, classes, width):
         part, below = slice(start, start + width), slice(start)
         here = size[:, part, None]
         near = torch.reciprocal(here + size[:, None, part]).tril(-1) @ factors[:, part]
         far = torch.reciprocal(here + size[:, None, below]) @ factors[:, below]
         pairs = near + far  # (R, width, 2)
-        each = mass[:, part] * (pairs[..., 0] * inverse[:, part] + pairs[..., 1])
-        found = found + 2 * each.sum(dim=-1)
-    return found
+        terms = mass[:, part] * (pairs[..., 0] * inverse[:, part] + pairs[..., 1])
+        total = total + 2 * terms.sum(dim=-1)
+    return total
 
 
 def _sum_before(values: Tensor) -> Tensor:
@@ -164,13 +174,12 @@ def _sum_before(values: Tensor) -> Tensor:
 def differential_entropy(belief: Belief) -> Tensor:
     """Σ π_k h(Dir(α_k)), a lower bound on the differential entropy of the mixture (C4).
 
-    Not for the GEM methods: as α_c goes to 0 it goes to −∞, so that inputs without evidence look
-    certain. Their α is below 1 far from the data, and the score is inverted there: they have an
-    AUROC of 0 to 15 by it on noise, inverted and shuffled digits, and of 0.5 to 3 on KMNIST and
-    FashionMNIST. It ranks as it should where α_c is at least 1, as that of EDL is.
+    Not for the GEM methods: as α_c goes to 0 it goes to −∞, and theirs does far from the data, so
+    that inputs without evidence look certain (AUROC of 0 to 15 on noise, inverted and shuffled
+    digits). It ranks as it should where α_c is at least 1, as that of EDL is.
     """
-    each = dirichlet.differential_entropy(belief.log_p, belief.need("log_evidence"))
-    return (belief.log_weight.exp() * each).sum(dim=-1)
+    inner = dirichlet.differential_entropy(belief.log_p, belief.need("log_evidence"))
+    return _average(belief, inner)
 
 
 def differential_entropy_upper(belief: Belief) -> Tensor:
@@ -184,13 +193,6 @@ def conflict(belief: Belief, mix: float = 0.5) -> Tensor:
         belief.log_p, belief.log_weight, belief.need("log_evidence")
     )
     return (1 - mix) * between.sum(dim=-1) + mix * within.sum(dim=-1)
-
-
-DIFFERENTIAL_ENTROPY_NOTE = (
-    "Differential entropy can be inverted for the GEM methods: it falls without bound as α goes to "
-    "0, as theirs does far from the data, so that those inputs rank as certain."
-)
-"""Stands below every table and figure that shows the score."""
 
 
 # -- energy and density -------------------------------------------------------------------------
@@ -278,11 +280,8 @@ def score_of(belief: Belief, name: str) -> Tensor:
 class Uncertainty:
     """An exact split of H(p̂), every part (B,) and non-negative.
 
-    Attributes:
-        total: H(p̂).
-        aleatoric: Σ w_k E_k[H], what remains if p were known.
-        within: Σ w_k MI_k, each head's doubt about its own p.
-        between: Jensen-Shannon divergence of the gated heads.
+    `aleatoric` Σ w_k E_k[H] remains if p were known; `within` Σ w_k MI_k is each head's doubt about
+    its own p; `between` is the Jensen-Shannon divergence of the gated heads.
     """
 
     total: Tensor
@@ -304,16 +303,11 @@ def uncertainty(belief: Belief) -> Uncertainty:
     p̂ alone and is left out here.
     """
     gated = belief.gated()
-    weight = gated.log_weight.exp()
     between = disagreement(gated)
-    if gated.log_evidence is None:
-        within = torch.zeros_like(between)
-    else:
-        within = (weight * dirichlet.mutual_information(gated.log_p, gated.log_evidence)).sum(-1)
     return Uncertainty(
         total=dirichlet.entropy(dirichlet.log_mixture(gated.log_p, gated.log_weight)),
         aleatoric=expected_entropy(gated),
-        within=within,
+        within=torch.zeros_like(between) if gated.log_evidence is None else _within(gated),
         between=between,
     )
 

@@ -1,11 +1,9 @@
 """Spectral normalisation, soft and hard, for linear layers, stacks of them, and convolutions.
 
 Soft: W / max(1, σ/c), which leaves a layer alone until its norm passes c (DDU). Hard: W·c/σ. σ is
-the largest singular value of the *operator*: for a convolution that of the convolution on its own
-input size, which is why the size is given at construction (and why loading needs no forward pass).
-
-Each training forward does one power iteration, for all K heads of a stack at once. In evaluation
-the stored σ is used as it is; `refresh` brings it up to date after the last optimiser step.
+the largest singular value of the *operator*: for a convolution that on its own input size, which is
+why the size is given. Each training forward does one power iteration; in evaluation the stored σ is
+used, and `refresh` brings it up to date after the last optimiser step.
 """
 
 from __future__ import annotations
@@ -18,28 +16,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gemfi.errors import InputError
+from gemfi._config import check_choices, check_int, check_number
 
 _FIRST_ITERATIONS = 15
 
 
 @dataclass(frozen=True)
 class Spectral:
-    """How a layer's spectral norm is held.
-
-    Attributes:
-        kind: `soft` (at most `bound`), `hard` (exactly `bound`) or `off`.
-        bound: the bound c on the norm.
-    """
+    """How a layer's norm is held: `soft` (at most `bound`), `hard` (exactly `bound`) or `off`."""
 
     kind: Literal["soft", "hard", "off"] = "soft"
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind not in ("soft", "hard", "off"):
-            raise InputError(f"spectral kind must be soft, hard or off, got {self.kind!r}")
-        if not self.bound > 0:
-            raise InputError(f"spectral bound must be positive, got {self.bound}")
+        check_choices(self)
+        check_number("bound", self.bound, above=0)
 
 
 SOFT = Spectral(bound=3.0)
@@ -51,8 +42,8 @@ OFF = replace(SOFT, kind="off")
 class SpectralLayer(nn.Module):
     """A layer whose weight is divided by a power-iteration estimate of its norm.
 
-    Subclasses say how to apply the linear operator and its transpose. `left` and `right` are the
-    current singular vectors, with a leading dimension for the operators that are iterated together.
+    Subclasses apply the linear operator and its transpose. `left` and `right` are the current
+    singular vectors, with a leading dimension N for the operators that are iterated together.
     """
 
     weight: nn.Parameter
@@ -76,15 +67,16 @@ class SpectralLayer(nn.Module):
         """Shape of the weight and how its norm is held; part of what identifies a run."""
         return f"{tuple(self.weight.shape)}, {self.spectral.kind} {self.spectral.bound:g}"
 
-    def register_state(self, left: Tensor, right: Tensor) -> None:
-        """Create the buffers and settle the singular vectors; call once the weight exists."""
+    def register_state(self, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+        """Create and settle the singular vectors of these shapes; call once the weight exists."""
+        self.right_shape = right
+        vectors = {"left": torch.randn(left), "right": torch.randn(right)}  # drawn for `off` too
         if self.spectral.kind == "off":
             return
-        has_numbers = not left.is_meta
-        self.register_buffer("left", _unit(left) if has_numbers else left)
-        self.register_buffer("right", _unit(right) if has_numbers else right)
-        self.register_buffer("sigma", torch.ones(left.shape[0]))
-        if has_numbers:
+        for name, vector in vectors.items():
+            self.register_buffer(name, vector if vector.is_meta else _unit(vector))
+        self.register_buffer("sigma", torch.ones(left[0]))
+        if not self.left.is_meta:
             self.refresh(_FIRST_ITERATIONS)
 
     @torch.no_grad()
@@ -92,10 +84,8 @@ class SpectralLayer(nn.Module):
         """Run power iterations on the present weight and store σ."""
         if self.spectral.kind == "off":
             return
-        left, right = self.left, self.right
-        for _ in range(iterations):
-            left, right = self._iterate(left, right)
-        self._store(left, right, self._rayleigh(left, right))
+        left, right = self._iterate(self.left, self.weight, iterations)
+        self._store(left, right, self._norm(left, right, self.weight))
 
     def normalised_weight(self) -> Tensor:
         """The weight as the layer uses it; in training, after one power iteration."""
@@ -103,55 +93,52 @@ class SpectralLayer(nn.Module):
             return self.weight
         if not self.training:
             return self._scale(self.sigma)
-        with torch.no_grad():
-            left, right = self._iterate(self.left, self.right)
-        sigma = self._rayleigh(left, right)
-        with torch.no_grad():
-            self._store(left, right, sigma)
+        left, right = self._iterate(self.left, self.weight, 1)
+        sigma = self._norm(left, right, self.weight)
+        self._store(left, right, sigma)
         return self._scale(sigma)
 
     @torch.no_grad()
     def norms(self, iterations: int = 200) -> Tensor:
         """Norms of the operators as used in evaluation, from a long power iteration (N,)."""
         weight = self.weight if self.spectral.kind == "off" else self._scale(self.sigma)
-        left, right = (each.to(self.weight) for each in self._starts())
-        for _ in range(iterations):
-            left = _unit(self.apply_operator(right, weight))
+        # a fixed vector in general position, so that reports never touch a random generator
+        count, *shape = self.right_shape
+        start = torch.sin(torch.arange(1, math.prod(shape) + 1, dtype=torch.float32) * 1.7)
+        start = start.view(shape).expand(count, *shape).to(weight)
+        left = _unit(self.apply_operator(_unit(start), weight))
+        left, right = self._iterate(left, weight, iterations)
+        return self._norm(left, right, weight)
+
+    @torch.no_grad()
+    def _iterate(self, left: Tensor, weight: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        for _ in range(count):
             right = _unit(self.apply_transpose(left, weight))
+            left = _unit(self.apply_operator(right, weight))
+        return left, right
+
+    def _norm(self, left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
         return (left * self.apply_operator(right, weight)).flatten(1).sum(dim=1)
 
-    def _starts(self) -> tuple[Tensor, Tensor]:
-        """Fresh singular vectors that do not depend on the stored ones."""
-        raise NotImplementedError
-
-    def _iterate(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-        right = _unit(self.apply_transpose(left, self.weight))
-        return _unit(self.apply_operator(right, self.weight)), right
-
-    def _rayleigh(self, left: Tensor, right: Tensor) -> Tensor:
-        return (left * self.apply_operator(right, self.weight)).flatten(1).sum(dim=1)
-
+    @torch.no_grad()
     def _store(self, left: Tensor, right: Tensor, sigma: Tensor) -> None:
         self.left.copy_(left)
         self.right.copy_(right)
         self.sigma.copy_(sigma)
 
     def _scale(self, sigma: Tensor) -> Tensor:
-        bound = self.spectral.bound
+        factor = self.spectral.bound / sigma
         if self.spectral.kind == "soft":
-            factor = torch.clamp_min(sigma / bound, 1.0).reciprocal()
-        else:
-            factor = bound / sigma
+            factor = torch.clamp_min(sigma / self.spectral.bound, 1.0).reciprocal()
         if factor.shape[0] > 1:
             factor = factor.view(-1, *[1] * (self.weight.ndim - 1))
         return self.weight * factor
 
 
 class Linear(SpectralLayer):
-    """A linear layer, or `stack` of them side by side.
+    """A linear layer (B, in) to (B, out), or `stack` of them side by side in one matrix product.
 
-    Without `stack` it maps (B, in) to (B, out). With `stack=K` it maps (B, in), shared by all, or
-    (B, K, in) to (B, K, out), in one matrix product.
+    With `stack=K` it maps (B, in), shared by all, or (B, K, in) to (B, K, out).
     """
 
     def __init__(
@@ -163,7 +150,7 @@ class Linear(SpectralLayer):
         bound = 1 / math.sqrt(inputs)
         self.weight = nn.Parameter(torch.empty(*leading, outputs, inputs).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(*leading, outputs).uniform_(-bound, bound))
-        self.register_state(torch.randn(stack or 1, outputs), torch.randn(stack or 1, inputs))
+        self.register_state((stack or 1, outputs), (stack or 1, inputs))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer or the stack."""
@@ -187,10 +174,6 @@ class Linear(SpectralLayer):
         """Wᵀ·u for every matrix of the stack."""
         return torch.bmm(self._matrices(weight).transpose(1, 2), left.unsqueeze(-1)).squeeze(-1)
 
-    def _starts(self) -> tuple[Tensor, Tensor]:
-        count = self.stack or 1
-        return _steady(count, self.outputs), _unit(_steady(count, self.inputs))
-
 
 class Conv2d(SpectralLayer):
     """A square convolution without bias on inputs of `size` × `size`."""
@@ -206,15 +189,14 @@ class Conv2d(SpectralLayer):
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__(spectral)
-        if size < 1:
-            raise InputError(f"a convolution needs an input of at least 1 × 1, got size {size}")
+        check_int("size", size, 1)
         self.stride, self.padding = stride, kernel // 2
         out_size = (size + 2 * self.padding - kernel) // stride + 1
         self.in_shape, self.out_shape = (inputs, size, size), (outputs, out_size, out_size)
         self.lost = size - ((out_size - 1) * stride - 2 * self.padding + kernel)
         self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel, kernel))
         nn.init.kaiming_normal_(self.weight, mode="fan_out", nonlinearity="relu")
-        self.register_state(torch.randn(1, *self.out_shape), torch.randn(1, *self.in_shape))
+        self.register_state((1, *self.out_shape), (1, *self.in_shape))
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve."""
@@ -230,10 +212,6 @@ class Conv2d(SpectralLayer):
             left, weight, stride=self.stride, padding=self.padding, output_padding=self.lost
         )
 
-    def _starts(self) -> tuple[Tensor, Tensor]:
-        left, right = _steady(1, math.prod(self.out_shape)), _steady(1, math.prod(self.in_shape))
-        return left.view(1, *self.out_shape), _unit(right.view(1, *self.in_shape))
-
 
 def refresh(module: nn.Module, iterations: int = 100) -> None:
     """Bring the stored norms of every layer in `module` up to date with its weights.
@@ -245,21 +223,7 @@ def refresh(module: nn.Module, iterations: int = 100) -> None:
             layer.refresh(iterations)
 
 
-def spectral_norms(module: nn.Module) -> dict[str, Tensor]:
-    """Norm of every linear or convolutional operator in `module` by name, as evaluation uses it."""
-    return {
-        name: layer.norms()
-        for name, layer in module.named_modules()
-        if isinstance(layer, SpectralLayer)
-    }
-
-
 def _unit(x: Tensor) -> Tensor:
     norm = torch.linalg.vector_norm(x, dim=tuple(range(1, x.ndim)), keepdim=True)
     unit: Tensor = x / norm.clamp_min(1e-12)
     return unit
-
-
-def _steady(count: int, size: int) -> Tensor:
-    """A fixed vector in general position, so that reports never touch a random generator."""
-    return torch.sin(torch.arange(1, size + 1, dtype=torch.float32) * 1.7).expand(count, size)

@@ -48,7 +48,9 @@ def test_every_method_can_sit_on_it(name: str) -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(InputError, match="identity needs in_features >= 1, got 0"):
+    with pytest.raises(
+        InputError, match="identity: in_features must be an integer of at least 1, got 0"
+    ):
         Identity(0)
     with pytest.raises(InputError, match="identity was built for 3 numbers a sample"):
         Identity(3)(torch.zeros(2, 4))

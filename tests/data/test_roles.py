@@ -259,8 +259,8 @@ GUARDED = {
     "training/loop.py fit": "check_run",
     "evaluation.py fit_detectors": "require_role",
     "detectors/base.py Detector.fit": "require_role",
-    "detectors/mahalanobis.py Mahalanobis.fit_layers": "require_role",
-    "detectors/odin.py ODIN.choose_epsilon": "require_role",
+    "detectors/gradients.py Mahalanobis.fit_layers": "require_role",
+    "detectors/gradients.py ODIN.choose_epsilon": "require_role",
     "runs/work.py _health": "diagnose",
     "runs/work.py train_run": "check_run",
     "gemfi_bench/observation.py training_bank": "require_role",
@@ -271,6 +271,12 @@ GUARDED = {
     "monitor/monitor.py Monitor.fit": "require_role",
 }
 """File and function -> the guard that it calls."""
+
+
+def file_of(kind: type) -> str:
+    """The file of a class, as it is called here."""
+    return kind.__module__.removeprefix("gemfi.").replace(".", "/") + ".py"
+
 
 REVIEWED = {
     # a task, which has checked the role of every split
@@ -291,7 +297,7 @@ REVIEWED = {
     "evaluation.py SplitFacts.of": "counts, and a checksum",
     "gemfi_bench/runner.py Bench.__init__": "keeps a task",
     "data/wrap.py _warn_if_random": "reads the first samples a second time",
-    "methods/mc_dropout.py _one_pass": "asks a model",
+    "methods/softmax.py _one_pass": "asks a model",
     "model.py Model.passes": "asks a model",
     "gemfi_bench/evaluate.py evaluate_cell": "measures; detectors are fitted by fit_detectors",
     "gemfi_bench/evaluate.py evaluate_cell.observe": "of evaluate_cell",
@@ -326,13 +332,13 @@ REVIEWED = {
     "model.py Model._checked": "asks",
     "data/inputs.py InputSpec.trained_on": "reads shape and type",
     "model.py Model.warn_of_scale": "asks",
-    "methods/mc_dropout.py monte_carlo": "asks",
+    "methods/softmax.py monte_carlo": "asks",
     "detectors/base.py observe": "asks",
     "decisions/policy.py read_belief": "compares labels, for Policy.fit and operating_points",
     "detectors/base.py Detector.score": "scores, and learns nothing",
     "detectors/base.py Detector._score": "of Detector.score",
     **{
-        f"detectors/{name}.py {kind.__name__}._score": "of Detector.score"
+        f"{file_of(kind)} {kind.__name__}._score": "of Detector.score"
         for name, kind in DETECTORS.items()
         if name != "odin"  # takes inputs
     },
@@ -340,9 +346,9 @@ REVIEWED = {
     "evaluation.py _bar": "counts",
     # behind Detector.fit
     "detectors/base.py Detector._fit": "called by Detector.fit",
-    "detectors/ddu.py fitted_gaussians": "called by _fit",
+    "detectors/single_pass.py fitted_gaussians": "called by _fit",
     **{
-        f"detectors/{name}.py {DETECTORS[name].__name__}._fit": "called by Detector.fit"
+        f"{file_of(DETECTORS[name])} {DETECTORS[name].__name__}._fit": "called by Detector.fit"
         for name in ("ddu", "knn", "mahalanobis", "temperature")
     },
     # behind check_run

@@ -221,7 +221,7 @@ class TestInterface:
     def test_inputs_are_checked(self, model: Model) -> None:
         with pytest.raises(InputError, match="at least one input"):
             ODIN().score_inputs(model, TEST.x[:0])
-        with pytest.raises(InputError, match="batch_size must be at least 1"):
+        with pytest.raises(InputError, match="batch_size must be an integer of at least 1"):
             ODIN().score_inputs(model, TEST.x, batch_size=0)
         bad = TEST.x.clone()
         bad[2] = math.nan

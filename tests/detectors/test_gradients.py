@@ -12,8 +12,7 @@ from torch import Tensor
 
 from gemfi import Model, Normalisation, Split, build_model, metrics
 from gemfi.detectors import ODIN, Mahalanobis, MahalanobisConfig, Observed, ODINConfig, observe
-from gemfi.detectors.mahalanobis import layer_features
-from gemfi.detectors.odin import CANDIDATES
+from gemfi.detectors.gradients import CANDIDATES, layer_features
 from gemfi.errors import InputError, RoleError
 
 from .conftest import (

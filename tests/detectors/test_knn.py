@@ -9,7 +9,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from gemfi.detectors import knn, knn_distance
+from gemfi.detectors import knn_distance, single_pass
 from gemfi.errors import InputError
 
 
@@ -23,7 +23,7 @@ class TestKnnDistance:
     @pytest.mark.parametrize("block", [1, 150, 1 << 24])
     def test_is_scikit_learns(self, k: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """In blocks of one row, of two, and of all."""
-        monkeypatch.setattr(knn, "_BLOCK", block)
+        monkeypatch.setattr(single_pass, "_BLOCK", block)
         z, reference = normal(25, 6), normal(60, 6, seed=1)
         nearest = NearestNeighbors(n_neighbors=k).fit(normalize(reference.numpy()))
         expected = nearest.kneighbors(normalize(z.numpy()))[0][:, -1]

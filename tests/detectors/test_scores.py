@@ -27,7 +27,7 @@ from gemfi.detectors import (
     TemperatureScaling,
     observe,
 )
-from gemfi.detectors.lts import activation_scale
+from gemfi.detectors.single_pass import activation_scale
 from gemfi.errors import InputError
 
 from .conftest import CLASSES, TEST, TRAIN, VALIDATION, WIDTH

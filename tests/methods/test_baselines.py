@@ -89,5 +89,3 @@ def test_progress_ramps_by_fraction() -> None:
     assert Progress(25, 100).ramp(0.2, 0.1) == pytest.approx(0.5)
     assert Progress(90, 100).ramp(0.2, 0.1) == 1
     assert Progress(20, 100).ramp(0.2, 0.0) == 1
-    crossed = [step for step in range(100) if Progress(step, 100).crossed(0.25)]
-    assert crossed == [25, 50, 75]

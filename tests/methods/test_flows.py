@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from gemfi.errors import InputError
 from gemfi.methods.postnet import RadialFlows
 
 
@@ -100,10 +99,3 @@ def test_learns_a_density() -> None:
         optimizer.step()
     entropy = 1 + math.log(2 * math.pi) + 2 * math.log(0.2)
     assert loss.item() == pytest.approx(entropy, abs=0.15)
-
-
-def test_bad_sizes_are_named() -> None:
-    with pytest.raises(InputError, match="dimensions must be an integer of at least 1, got 0"):
-        RadialFlows(2, 0, 1)
-    with pytest.raises(InputError, match="length must be an integer of at least 0, got -1"):
-        RadialFlows(2, 1, -1)

@@ -412,9 +412,9 @@ def test_bad_configurations_say_what_was_expected(changes: dict[str, object], me
 
 
 def test_bad_sizes_and_foreign_configurations() -> None:
-    with pytest.raises(InputError, match="num_classes must be at least 2, got 1"):
+    with pytest.raises(InputError, match="num_classes must be an integer of at least 2, got 1"):
         GEMMix(D, 1)
-    with pytest.raises(InputError, match="num_features must be at least 1, got 0"):
+    with pytest.raises(InputError, match="num_features must be an integer of at least 1, got 0"):
         GEMMix(0, C)
     with pytest.raises(InputError, match="gem-mix takes a GEMConfig, got OutlierConfig"):
         GEMMix(D, C, OutlierConfig())

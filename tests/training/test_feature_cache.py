@@ -15,10 +15,10 @@ from gemfi.backbones import Frozen, Tokens
 from gemfi.data import Split, as_split
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.data.normalisation import Normalisation
-from gemfi.detectors.odin import ODIN
+from gemfi.detectors.gradients import ODIN
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import PRESETS
-from gemfi.methods.ensemble import EnsembleConfig
+from gemfi.methods.softmax import EnsembleConfig
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import SOFT, Linear

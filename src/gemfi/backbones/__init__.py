@@ -1,7 +1,6 @@
 """Backbones: modules that map a batch of inputs to features (B, D).
 
-Any module does; these carry `num_features`, so that a model can be built without a trial pass. To
-add one, write it in `networks.py` or in a file of its own and list it in `BACKBONES`.
+Any module does; these carry `num_features`, so that a model can be built without a trial pass.
 """
 
 from gemfi.backbones.attached import Attached, find_classifier, is_hugging_face

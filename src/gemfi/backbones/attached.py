@@ -2,8 +2,7 @@
 
 The classifier is the last linear layer. Hugging Face, timm and torchvision have few names for it;
 in any other module it is the linear layer that was registered last. It is replaced by an identity,
-and what comes in there is caught on its way. So it does not matter what the network does with its
-output afterwards, or what it returns. No library is imported for that.
+and what comes in there is caught on its way, whatever the network returns afterwards.
 """
 
 from __future__ import annotations
@@ -51,18 +50,16 @@ _CHECKING: Final = threading.RLock()  # re-entrant: a network may hold another
 def find_classifier(network: Any) -> tuple[str, nn.Linear] | None:
     """Name and layer of the classifier of a network; None where the network says it has none.
 
-    That is a base model of Hugging Face, or one of timm that was made with `num_classes=0`. If
-    there are several candidates, or none, it is an error that lists them.
+    That is a base model of Hugging Face, or one of timm made with `num_classes=0`. Several
+    candidates, or none, are an error that lists them.
     """
-    if all(
-        callable(getattr(network, name, None)) for name in ("get_classifier", "forward_features")
-    ):
+    if hasattr(network, "get_classifier") and hasattr(network, "forward_features"):
         return _timm_classifier(network)
     candidates = _named_classifiers(network)
     if len(candidates) > 1:
         names = [name for name, _ in candidates]
         raise _unclear(network, "has several layers that may be", names)
-    if candidates:
+    if len(candidates) == 1:
         return candidates[0]
     if not is_hugging_face(network):
         return _registered_last(network)
@@ -114,18 +111,18 @@ def _registered_last(network: nn.Module) -> tuple[str, nn.Linear]:
 
 
 def _last_linear(part: nn.Module, name: str) -> tuple[str, nn.Linear] | None:
-    layers = [
-        (inner, layer)
-        for inner, layer in part.named_modules(prefix=name)
-        if isinstance(layer, nn.Linear)
-    ]
+    layers = _linear_layers(part, name)
     return layers[-1] if layers else None
+
+
+def _linear_layers(part: nn.Module, prefix: str = "") -> list[tuple[str, nn.Linear]]:
+    modules = part.named_modules(prefix=prefix)
+    return [(name, layer) for name, layer in modules if isinstance(layer, nn.Linear)]
 
 
 def _unclear(network: nn.Module, what: str, names: list[str] | None = None) -> InputError:
     if names is None:
-        linear = (name for name, part in network.named_modules() if isinstance(part, nn.Linear))
-        names = [name for name in linear if name]
+        names = [name for name, _ in _linear_layers(network) if name]
     listed = ", ".join(names[-_LISTED:]) or "none"
     more = f" (the last of {len(names)})" if len(names) > _LISTED else ""
     return InputError(
@@ -139,16 +136,9 @@ def _unclear(network: nn.Module, what: str, names: list[str] | None = None) -> I
 class Attached(nn.Module):
     """A network that returns features (B, D), whatever it returned before.
 
-    Where the features come from, in this order: a function; what goes into or comes out of a part;
-    what went into the classifier, which is gone; otherwise the network's own output, pooled.
-
-    Args:
-        network: is changed: without the classifier, where that is where the features are.
-        num_features: D; None until it is known.
-        classifier: name of the layer to take away.
-        part: of the network.
-        function: of network and inputs.
-        tokens: for a network that takes texts.
+    They come from a function of network and inputs, or from a part; or they are what went into the
+    classifier, which is taken away; or the network's own output, pooled. `num_features` may be
+    unknown (None) at first; `tokens` are those of a network that takes texts.
     """
 
     def __init__(
@@ -192,7 +182,11 @@ class Attached(nn.Module):
         caught: list[Any] = []
         before = _CAUGHT.set(caught)
         try:
-            output = self._run(x) if self.is_checked else self._run_first(x)
+            if self.is_checked:
+                output = self._run(x)
+            else:
+                with _CHECKING:  # one thread after the other: the hooks see every pass
+                    output = self._run(x) if self.is_checked else self._run_checked(x)
         finally:
             _CAUGHT.reset(before)
         return _checked(self._features(x, caught, output))
@@ -230,19 +224,13 @@ class Attached(nn.Module):
                 f"longer than it has positions for? ({str(error).splitlines()[0]})"
             ) from error
 
-    def _run_first(self, x: Tensor) -> Any:
-        """Checked, one thread after the other: the hooks of a check see every pass."""
-        with _CHECKING:
-            return self._run(x) if self.is_checked else self._run_checked(x)
-
     def _run_checked(self, x: Tensor) -> Any:
         """The first pass also sees whether any linear layer comes after the classifier."""
         name = "" if self.part is None else self.part[0]
         later: list[str] = []
         hooks = [
             layer.register_forward_pre_hook(lambda *_, other=other: later.append(other))
-            for other, layer in self.network.named_modules()
-            if isinstance(layer, nn.Linear)
+            for other, layer in _linear_layers(self.network)
         ]
         classifier = self.network.get_submodule(name)
         hooks.append(classifier.register_forward_pre_hook(lambda *_: later.clear()))
@@ -277,9 +265,9 @@ class Attached(nn.Module):
 def pooled(output: Any, mask: Tensor | None = None) -> Tensor:
     """Features (B, D) from what a network, or a part of one, returns.
 
-    Of several outputs `pooler_output` is taken if there is one, and otherwise the hidden states of
-    the last layer. The positions of an image (B, D, H, W) or (B, L, D) are averaged, and those of a
-    text (B, L, D) where `mask` (B, L) is True.
+    Of several outputs it is `pooler_output`, or else the hidden states of the last layer. The
+    positions of an image (B, D, H, W) or (B, L, D) are averaged, and those of a text where `mask`
+    (B, L) is True.
     """
     z = _first_tensor(output, ("pooler_output", "last_hidden_state", "logits"))
     if z.ndim == 4:
@@ -312,12 +300,13 @@ def _checked(z: object) -> Tensor:
 
 
 def _catch_input(_layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    caught = _CAUGHT.get()
-    if caught is not None:
-        caught.append(given[0] if given else next(iter(named.values()), None))
+    _catch(given[0] if given else next(iter(named.values()), None))
 
 
 def _catch_output(_layer: nn.Module, _given: tuple[Any, ...], output: Any) -> None:
-    caught = _CAUGHT.get()
-    if caught is not None:
-        caught.append(output)
+    _catch(output)
+
+
+def _catch(value: Any) -> None:
+    if (caught := _CAUGHT.get()) is not None:
+        caught.append(value)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gemfi._config import check_choice, check_int
 from gemfi.errors import InputError
 from gemfi.spectral import OFF, Conv2d, Linear, Spectral
 
@@ -20,15 +21,8 @@ _VGG_STAGES = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))  # channels in u
 class ConvNet(nn.Module):
     """The MNIST network of GEM, DAEDL, I-EDL and PostNet: three 5×5 convolutions with 2×2 pooling.
 
-    A 28×28 image becomes 64·3·3 = 576 features, or as many as the last of the `hidden` layers has.
-
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input, at least 8.
-        channels: filters of each layer.
-        hidden: sizes of linear layers with ReLU that come after; GEM has none, I-EDL three of 64.
-        dropout: rate on the features.
-        spectral: how the norms are held.
+    A 28×28 image becomes 64·3·3 = 576 features, or as many as the last of the `hidden` linear
+    layers has; GEM has none of these, I-EDL three of 64. Dropout is on the features.
     """
 
     def __init__(
@@ -42,13 +36,10 @@ class ConvNet(nn.Module):
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
-        if size < 8:
-            raise InputError(f"convnet pools three times, so size must be at least 8, got {size}")
-        if min(in_channels, channels, *hidden) < 1:
-            raise InputError(
-                f"convnet needs in_channels >= 1 and channels >= 1, got {in_channels} and "
-                f"{channels}, and layers of at least 1, got {tuple(hidden)}"
-            )
+        _at_least("convnet", 8, size=size)  # it pools three times
+        _at_least("convnet", 1, in_channels=in_channels, channels=channels)
+        for width in hidden:
+            _at_least("convnet", 1, hidden=width)
         self.input = (in_channels, size)
         layers = ((in_channels, size), (channels, size // 2), (channels, size // 4))
         self.convs = nn.ModuleList(
@@ -68,22 +59,14 @@ class ConvNet(nn.Module):
         for conv, bias in zip(self.convs, self.biases, strict=True):
             pooled = functional.max_pool2d(conv(x), 2)  # first, since it commutes with the rest
             x = functional.relu(pooled + bias[:, None, None])
-        features: Tensor = self.dropout(self.hidden(x.flatten(1)))
-        return features
+        return self.dropout(self.hidden(x.flatten(1)))  # type: ignore[no-any-return]
 
 
 class VGG16(nn.Module):
     """Thirteen 3×3 convolutions with batch norm in five stages, each halved by 2×2 max pooling.
 
-    A 32×32 image becomes 8·width features. Convolutions have no bias of their own: the batch norm
-    that follows each would take it out again.
-
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input, at least 32.
-        width: channels of the first stage; 64 is the usual network.
-        dropout: rate on the features.
-        spectral: how the norms of the convolutions are held.
+    `width` is the channels of the first stage (64 is the usual network), and a 32×32 image becomes
+    8·width features. Convolutions have no bias: the batch norms would take it out again.
     """
 
     def __init__(
@@ -96,12 +79,8 @@ class VGG16(nn.Module):
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
-        if size < 32:
-            raise InputError(f"vgg16 pools five times, so size must be at least 32, got {size}")
-        if min(in_channels, width) < 1:
-            raise InputError(
-                f"vgg16 needs in_channels >= 1 and width >= 1, got {in_channels} and {width}"
-            )
+        _at_least("vgg16", 32, size=size)  # it pools five times
+        _at_least("vgg16", 1, in_channels=in_channels, width=width)
         self.input = (in_channels, size)
         self.stages = nn.ModuleList()
         channels = in_channels
@@ -121,24 +100,15 @@ class VGG16(nn.Module):
         x = _checked_images(x, "vgg16", *self.input)
         for stage in self.stages:
             x = functional.max_pool2d(stage(x), 2)
-        features: Tensor = self.dropout(x.flatten(1))
-        return features
+        return self.dropout(x.flatten(1))  # type: ignore[no-any-return]
 
 
 class ResNet18(nn.Module):
     """ResNet-18 for small images as DDU has it: 3×3 stem, leaky ReLU, average-pool shortcuts.
 
-    Four stages of `width`·(1, 2, 4, 8) channels.
-
-    Args:
-        in_channels: channels of the input.
-        size: height and width of the input, at least 8.
-        width: channels of the first stage; 64 is the usual network, 16 suits two cores.
-        dropout: rate on the features.
-        spectral: how the norms of the convolutions are held.
-        shortcut: `pool` averages and pads with zero channels (DDU, no parameters); `project`
-            averages and applies a 1×1 convolution, which gives the 11.17 M parameters of the
-            common CIFAR network at width 64.
+    Four stages of `width`·(1, 2, 4, 8) channels; 64 is the usual width, 16 suits two cores. The
+    shortcut `pool` averages and pads with zero channels (DDU, no parameters); `project` averages
+    and applies a 1×1 convolution, which gives the 11.17 M parameters of the common CIFAR network.
     """
 
     def __init__(
@@ -152,13 +122,9 @@ class ResNet18(nn.Module):
         shortcut: Shortcut = "pool",
     ) -> None:
         super().__init__()
-        if min(in_channels, width) < 1 or size < 8:
-            raise InputError(
-                f"resnet18 needs in_channels >= 1, width >= 1 and size >= 8, got {in_channels}, "
-                f"{width} and {size}"
-            )
-        if shortcut not in ("pool", "project"):
-            raise InputError(f"resnet18 shortcut must be pool or project, got {shortcut!r}")
+        _at_least("resnet18", 8, size=size)
+        _at_least("resnet18", 1, in_channels=in_channels, width=width)
+        check_choice("shortcut", shortcut, get_args(Shortcut))
         self.input = (in_channels, size)
         self.stem = Conv2d(in_channels, width, 3, size=size, spectral=spectral)
         self.norm = nn.BatchNorm2d(width)
@@ -177,19 +143,12 @@ class ResNet18(nn.Module):
         """Map (B, in_channels, size, size) to (B, 8·width)."""
         x = _checked_images(x, "resnet18", *self.input)
         x = functional.leaky_relu(self.norm(self.stem(x)))
-        features: Tensor = self.dropout(self.blocks(x).mean(dim=(2, 3)))
-        return features
+        return self.dropout(self.blocks(x).mean(dim=(2, 3)))  # type: ignore[no-any-return]
 
 
 class _Block(nn.Module):
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        stride: int,
-        size: int,
-        spectral: Spectral,
-        shortcut: Shortcut,
+        self, inputs: int, outputs: int, stride: int, size: int, spectral: Spectral, shortcut: str
     ) -> None:
         super().__init__()
         self.conv1 = Conv2d(inputs, outputs, 3, size=size, stride=stride, spectral=spectral)
@@ -198,7 +157,7 @@ class _Block(nn.Module):
         self.conv2 = Conv2d(outputs, outputs, 3, size=small, spectral=spectral)
         self.norm2 = nn.BatchNorm2d(outputs)
         self.stride, self.extra = stride, outputs - inputs
-        self.project: nn.Module | None = None
+        self.project = None
         if shortcut == "project" and (stride > 1 or self.extra):
             project = Conv2d(inputs, outputs, 1, size=small, spectral=spectral)
             self.project = nn.Sequential(project, nn.BatchNorm2d(outputs))
@@ -211,8 +170,7 @@ class _Block(nn.Module):
         if self.stride > 1:
             x = functional.avg_pool2d(x, self.stride, ceil_mode=True)
         if self.project is not None:
-            projected: Tensor = self.project(x)
-            return projected
+            return self.project(x)  # type: ignore[no-any-return]
         if self.extra:
             x = torch.cat([x, x.new_zeros(x.shape[0], self.extra, *x.shape[2:])], dim=1)
         return x
@@ -221,15 +179,8 @@ class _Block(nn.Module):
 class MLP(nn.Module):
     """A residual perceptron for rows: one linear layer, then `depth` blocks z + act(W z + b).
 
-    The residual form with bounded W keeps distances: a block stretches by at most 1 + σ(W) and,
-    for σ(W) < 1, shrinks by at least 1 − σ(W).
-
-    Args:
-        in_features: size of the (flattened) input.
-        width: number of features.
-        depth: number of residual blocks.
-        dropout: rate in each block.
-        spectral: how the norms of the blocks are held.
+    With bounded W it keeps distances: a block stretches by at most 1 + σ(W) and, for σ(W) < 1,
+    shrinks by at least 1 − σ(W).
     """
 
     def __init__(
@@ -242,11 +193,8 @@ class MLP(nn.Module):
         spectral: Spectral = OFF,
     ) -> None:
         super().__init__()
-        if min(in_features, width) < 1 or depth < 0:
-            raise InputError(
-                f"mlp needs in_features >= 1, width >= 1 and depth >= 0, got {in_features}, "
-                f"{width} and {depth}"
-            )
+        _at_least("mlp", 1, in_features=in_features, width=width)
+        _at_least("mlp", 0, depth=depth)
         self.first = Linear(in_features, width, spectral=spectral)
         self.blocks = nn.ModuleList(Linear(width, width, spectral=spectral) for _ in range(depth))
         self.dropout = nn.Dropout(dropout)
@@ -263,26 +211,26 @@ class MLP(nn.Module):
 class Identity(nn.Module):
     """z = x: a head directly on features that are at hand, such as those of a frozen network.
 
-    Args:
-        in_features: size D of the (flattened) input.
-        dropout: rate, on the features.
-        spectral: without effect, as there is no layer to hold; every backbone takes it.
+    `spectral` is without effect, as there is no layer to hold; every backbone takes it.
     """
 
     def __init__(self, in_features: int, *, dropout: float = 0.0, spectral: Spectral = OFF) -> None:
         super().__init__()
-        if in_features < 1:
-            raise InputError(f"identity needs in_features >= 1, got {in_features}")
+        _at_least("identity", 1, in_features=in_features)
         self.dropout = nn.Dropout(dropout)
         self.num_features = in_features
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, ...) to (B, D); inputs with more dimensions are flattened."""
-        z: Tensor = self.dropout(_checked_rows(x, "identity", self.num_features))
-        return z
+        return self.dropout(_checked_rows(x, "identity", self.num_features))  # type: ignore[no-any-return]
 
 
 resnet18, vgg16 = ResNet18, VGG16  # the names people know them by: resnet18(width=16)
+
+
+def _at_least(network: str, least: int, **sizes: int) -> None:
+    for name, size in sizes.items():
+        check_int(f"{network}: {name}", size, least)
 
 
 def _checked_images(x: Tensor, name: str, channels: int, size: int) -> Tensor:

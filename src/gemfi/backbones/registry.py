@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, get_type_hints
 
 from torch import nn
@@ -35,16 +34,10 @@ def find_backbone(name: str) -> Callable[..., nn.Module]:
 
 def parameters(backbone: str) -> dict[str, tuple[Any, Any]]:
     """Argument of a backbone -> its type and its default."""
-    return _parameters(find_backbone(backbone))
-
-
-@cache
-def _parameters(maker: Callable[..., nn.Module]) -> dict[str, tuple[Any, Any]]:
+    maker = find_backbone(backbone)
     hints = get_type_hints(maker if inspect.isfunction(maker) else vars(maker)["__init__"])
-    return {
-        name: (hints[name], each.default)
-        for name, each in inspect.signature(maker).parameters.items()
-    }
+    arguments = inspect.signature(maker).parameters
+    return {name: (hints[name], argument.default) for name, argument in arguments.items()}
 
 
 def input_options(backbone: str, shape: Sequence[int]) -> dict[str, Any]:
@@ -61,42 +54,32 @@ def input_options(backbone: str, shape: Sequence[int]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """A backbone by its name and every argument, as JSON values: enough to build it again.
+    """A backbone by its name in `BACKBONES` and its arguments as JSON values, to build it again.
 
-    Attributes:
-        name: in `BACKBONES`.
-        options: its arguments; those that are left out are filled in.
+    Arguments that are left out are filled in with their defaults.
     """
 
     name: str
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", _complete(self.name, self.options))
+        known = parameters(self.name)
+        for name in self.options:
+            if name not in known:
+                raise InputError(
+                    f"{_WHERE}.{name}: {self.name} has no such option; known: {', '.join(known)}"
+                )
+        values = {name: default for name, (_, default) in known.items()} | dict(self.options)
+        for name, value in values.items():
+            if value is inspect.Parameter.empty:
+                raise InputError(f"{_WHERE}: {self.name} needs {name}")
+        object.__setattr__(self, "options", to_plain(values))
+        object.__setattr__(self, "options", to_plain(self.arguments()))
 
     def arguments(self) -> dict[str, Any]:
         """The options as the backbone takes them."""
-        return _decoded(self.name, self.options)
-
-
-def _complete(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Every argument of a backbone as a plain value: those given, checked, and the defaults."""
-    known = parameters(backbone)
-    for name in options:
-        if name not in known:
-            raise InputError(
-                f"{_WHERE}.{name}: {backbone} has no such option; known: {', '.join(known)}"
-            )
-    given = {name: options.get(name, default) for name, (_, default) in known.items()}
-    for name, value in given.items():
-        if value is inspect.Parameter.empty:
-            raise InputError(f"{_WHERE}: {backbone} needs {name}")
-    checked = _decoded(backbone, {name: to_plain(value) for name, value in given.items()})
-    return {name: to_plain(value) for name, value in checked.items()}
-
-
-def _decoded(backbone: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    known = parameters(backbone)
-    return {
-        name: decode(known[name][0], value, f"{_WHERE}.{name}") for name, value in options.items()
-    }
+        known = parameters(self.name)
+        return {
+            name: decode(known[name][0], value, f"{_WHERE}.{name}")
+            for name, value in self.options.items()
+        }

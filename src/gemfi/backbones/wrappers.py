@@ -17,10 +17,8 @@ from gemfi.errors import InputError
 class Tokens:
     """A backbone with an attribute `tokens` of this kind takes integers (B, L) in place of numbers.
 
-    Attributes:
-        vocabulary: how many ids there are: 0 to one less.
-        pad: the id that fills short texts up; None if there is none. The network is told which
-            positions are padding by this id alone, so that it must not stand for anything else.
+    Ids are below `vocabulary`; `pad` fills short texts up and stands for nothing else, if there is
+    one.
     """
 
     vocabulary: int
@@ -73,9 +71,7 @@ def tokens_of(backbone: nn.Module) -> Tokens | None:
 class Stack(nn.Module):
     """The features of M backbones of one width D, one after the other: (B, M·D), for an ensemble.
 
-    Args:
-        members: modules that return (B, D); no two share a parameter.
-        num_features: D, where they do not carry it as `num_features`.
+    No two share a parameter. `num_features` is D, where they do not carry it themselves.
     """
 
     def __init__(self, members: Sequence[nn.Module], num_features: int | None = None) -> None:
@@ -87,7 +83,7 @@ class Stack(nn.Module):
                 "num_features=D where they do not carry it"
             )
         self.members = nn.ModuleList(members)
-        if len(list(self.parameters())) < sum(len(list(one.parameters())) for one in members):
+        if len([*self.parameters()]) < sum(len([*member.parameters()]) for member in members):
             raise InputError("the members of a stack share parameters; build each of them anew")
         self.num_features = width * len(members)
 
@@ -100,13 +96,9 @@ class Frozen(nn.Module):
     """A backbone as it is: no gradient for its weights, and always in evaluation mode.
 
     So the statistics of its batch norms stay, and its dropout is off, also while a head learns on
-    its features. `fit` computes these once, and not in every epoch.
+    its features, which `fit` computes once. `num_features` is D, where it does not carry it itself.
 
         >>> model = build_model("gem-fi", Frozen(backbone), num_classes=10)
-
-    Args:
-        backbone: maps inputs to (B, D). Its parameters no longer ask for gradients.
-        num_features: D, where it does not carry it as `num_features`.
     """
 
     def __init__(self, backbone: nn.Module, num_features: int | None = None) -> None:

@@ -11,14 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemfi.detectors.base import Detector, DetectorInfo, Observed, joint_logits, observe
-from gemfi.detectors.ddu import DDU, DDUConfig
-from gemfi.detectors.energy import Energy, EnergyConfig
-from gemfi.detectors.knn import KNN, KNNConfig, knn_distance
-from gemfi.detectors.lts import LTS, LTSConfig
-from gemfi.detectors.mahalanobis import Mahalanobis, MahalanobisConfig
-from gemfi.detectors.maxp import MaxP
-from gemfi.detectors.odin import ODIN, ODINConfig
-from gemfi.detectors.temperature import TemperatureScaling
+from gemfi.detectors.gradients import ODIN, Mahalanobis, MahalanobisConfig, ODINConfig
+from gemfi.detectors.single_pass import (
+    DDU,
+    KNN,
+    LTS,
+    DDUConfig,
+    Energy,
+    EnergyConfig,
+    KNNConfig,
+    LTSConfig,
+    MaxP,
+    TemperatureScaling,
+    knn_distance,
+)
 from gemfi.errors import InputError
 
 DETECTORS: dict[str, type[Detector]] = {

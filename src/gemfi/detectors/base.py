@@ -1,12 +1,10 @@
 """The interface of a post-hoc detector: `Detector`, and what detectors share, `Observed`.
 
-A detector looks at a trained model and says how unfamiliar an input is; the model stays as it is.
-Every score has one sign: **higher is more out-of-distribution**. Most detectors need features and
-logits alone, which `observe` extracts once for all of them; those with `needs == "inputs"` need
-gradients through the model and take `score_inputs(model, x)`.
-
-To add one, write a file beside this with a `Detector` in the order `info`, `default`, `_fit`,
-`_score`, and list it in `DETECTORS` (`detectors/__init__.py`).
+A detector looks at a trained model and says how unfamiliar an input is. Every score has one sign:
+**higher is more out-of-distribution**. Most need features and logits alone, which `observe`
+extracts once for all; those with `needs == "inputs"` need gradients through the model and take
+`score_inputs(model, x)`. To add one, write a `Detector` in the order `info`, `default`, `_fit`,
+`_score`, and list it in `DETECTORS`.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gemfi import dirichlet
+from gemfi._config import check_int
 from gemfi.belief import Belief
 from gemfi.data import Role, Split, require_role
 from gemfi.errors import InputError
@@ -35,15 +34,8 @@ Needs = Literal["logits", "features", "inputs"]
 class DetectorInfo:
     """What a detector is, read by the docs, `gemfi evaluate` and the tests.
 
-    Attributes:
-        name: its name on the command line and in `DETECTORS`.
-        summary: one line.
-        paper: title of the paper.
-        venue: where it appeared.
-        year: when.
-        needs: `logits` or `features` of one pass, or `inputs`: the model itself and a backward
-            pass through it.
-        unnormalised: whether the scale of the logits matters, and not their softmax alone.
+    It needs `logits` or `features` of one pass, or `inputs`: the model itself and a backward pass
+    through it. `unnormalised`: the scale of the logits matters, and not their softmax alone.
     """
 
     name: str
@@ -55,18 +47,12 @@ class DetectorInfo:
     unnormalised: bool = False
 
 
-# -- what one pass gives ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Observed:
     """What a model makes of a split, extracted once for all detectors.
 
-    Attributes:
-        features: (N, D) of the backbone, as the head gets them.
-        logits: (N, C) float64, see `joint_logits`.
-        belief: float64, as `predict` returns it.
-        split: where they come from, with the role and the labels; None of inputs without a role.
+    Features (N, D) as the head gets them, logits (N, C) as of `joint_logits`, the belief in
+    float64, and the split with its role and labels; None of inputs without a role.
     """
 
     features: Tensor
@@ -75,15 +61,14 @@ class Observed:
     split: Split | None
 
     def __post_init__(self) -> None:
-        count = len(self.belief)
-        if self.features.ndim != 2 or self.logits.ndim != 2:
+        features, logits = tuple(self.features.shape), tuple(self.logits.shape)
+        if len(features) != 2 or len(logits) != 2:
             raise InputError(
-                "expected features (N, D) and logits (N, C), got "
-                f"{tuple(self.features.shape)} and {tuple(self.logits.shape)}"
+                f"expected features (N, D) and logits (N, C), got {features} and {logits}"
             )
-        if not len(self.features) == len(self.logits) == count:
+        if not features[0] == logits[0] == len(self.belief):
             raise InputError(
-                f"{len(self.features)} features, {len(self.logits)} logits and a belief on {count} "
+                f"{features[0]} features, {logits[0]} logits and a belief on {len(self.belief)} "
                 "inputs are not of the same inputs"
             )
 
@@ -102,13 +87,9 @@ class Observed:
 
 @torch.no_grad()
 def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
-    """Features, logits and belief of inputs in one pass; the belief is that of `model.predict`.
+    """Features, logits and belief of inputs (N, ...) in one pass; the belief is `model.predict`'s.
 
-    Args:
-        model: trained.
-        x: (N, ...) inputs: a tensor, an array or a split. Detectors learn from splits alone, and
-            `Detector.fit` refuses the roles that it may not learn from.
-        batch_size: how many inputs at a time.
+    Detectors learn from splits alone, and score tensors and arrays too.
     """
     passes = list(evaluating(model).passes(x, batch_size))
     belief = Belief.cat([belief for _, belief in passes]).to(torch.float64)
@@ -119,10 +100,9 @@ def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
 def joint_logits(belief: Belief) -> Tensor:
     """One row of logits (B, C) for a belief of any number of components.
 
-    log p̂_c + log Σ_k π_k Σ_c' exp u_kc': their softmax is the predictive distribution p̂ and their
-    logsumexp is minus the energy of the logits, for one component, for mixtures and for ensembles
-    alike. Of a plain softmax these are its logits, which are returned as they are. Without logits
-    they are log p̂, whose logsumexp says nothing.
+    log p̂_c + log Σ_k π_k Σ_c' exp u_kc': their softmax is p̂ and their logsumexp is minus the
+    energy of the logits, for one component, mixtures and ensembles alike. Of a plain softmax these
+    are its logits; without logits they are log p̂, whose logsumexp says nothing.
     """
     if belief.logits is None:
         return belief.log_probs()
@@ -133,16 +113,8 @@ def joint_logits(belief: Belief) -> Tensor:
     return belief.log_probs() - energy.unsqueeze(1)
 
 
-# -- the detector -------------------------------------------------------------------------------
-
-
 class Detector:
-    """Base of every detector.
-
-    Args:
-        config: its frozen configuration. Defaults to `default`, which is None for a detector
-            without choices.
-    """
+    """Base of every detector; without a configuration it takes `default`."""
 
     info: ClassVar[DetectorInfo]
     default: ClassVar[Any] = None
@@ -174,12 +146,7 @@ class Detector:
         return None
 
     def fit(self, train: Observed, validation: Observed) -> None:
-        """Fit what there is to fit; `notes` says what came of it.
-
-        Args:
-            train: role train.
-            validation: role validation.
-        """
+        """Fit on splits of role train and validation; `notes` says what came of it."""
         purpose = f"fitting the detector {self.info.name}"
         require_role(train.required_split, (Role.TRAIN,), f"{purpose} as training data")
         require_role(validation.required_split, (Role.VALIDATION,), f"{purpose} as validation data")
@@ -189,11 +156,11 @@ class Detector:
 
     def score(self, observed: Observed) -> Tensor:
         """Scores (N,) in float64, higher is more OOD; of any role, nothing is learnt."""
+        self._check_ready()
         if self.needs == "inputs":
             raise InputError(
                 f"{self.info.name} needs gradients through the model: call score_inputs(model, x)"
             )
-        self._check_ready()
         if reason := self.missing(observed.belief):
             raise InputError(reason)
         return self._checked(self._score(observed))
@@ -201,18 +168,15 @@ class Detector:
     def score_inputs(self, model: Model, x: Tensor, batch_size: int = BATCH) -> Tensor:
         """Scores (N,) in float64 of inputs (N, ...), by as many passes as it takes.
 
-        Args:
-            model: trained; its parameters and their gradients stay as they are.
-            x: floating point, or uint8 images, as the model was trained on.
-            batch_size: how many at a time.
+        The inputs are floating point, or uint8 images; parameters and their gradients stay as they
+        are.
         """
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        check_int("batch_size", batch_size, 1)
+        self._check_ready()
         if self.needs != "inputs":
             raise InputError(
                 f"{self.info.name} needs no gradients: call score(observe(model, split))"
             )
-        self._check_ready()
         x, model = model._checked(x), evaluating(model)
         parts = [self._score_batch(model, piece) for piece in torch.split(x, batch_size)]
         return self._checked(torch.cat(parts))
@@ -240,19 +204,11 @@ class Detector:
         return scores.detach().to(torch.float64)
 
 
-# -- gradients through the model ----------------------------------------------------------------
-
-
 def perturbed(x: Tensor, magnitude: float, loss: Callable[[Tensor], Tensor]) -> Tensor:
     """Inputs x − magnitude·sign(∇_x loss), in the units of the inputs before the normalisation.
 
     Bytes are taken as [0, 1]. Since a normalisation divides by its spread, the step in normalised
-    inputs is magnitude/std, as ODIN's code has it.
-
-    Args:
-        x: (B, ...) inputs.
-        magnitude: of the step; 0 gives the inputs back.
-        loss: inputs (B, ...) -> (B,), each of which depends on its own input alone.
+    inputs is magnitude/std, as in ODIN's code. The loss (B,) of an input depends on it alone.
     """
     x = scaled(x).detach()
     if magnitude == 0:

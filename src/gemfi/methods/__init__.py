@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, DataFacts, Head, MethodInfo, Progress
-from gemfi.methods.cedl_plus import CEDLPlus, CEDLPlusConfig
 from gemfi.methods.daedl import DAEDL, DAEDLConfig
-from gemfi.methods.edl import EDL, EDLConfig
-from gemfi.methods.ensemble import Ensemble, EnsembleConfig
+from gemfi.methods.edl import (
+    EDL,
+    IEDL,
+    REDL,
+    CEDLPlus,
+    CEDLPlusConfig,
+    EDLConfig,
+    IEDLConfig,
+    REDLConfig,
+    ReEDL,
+    ReEDLConfig,
+)
 from gemfi.methods.gem import GEM, GEMConfig
 from gemfi.methods.gem_paper import PAPER_PRESETS, GEMPaper, PaperConfig
 from gemfi.methods.gem_presets import GEMFI, PRESETS, GEMCore, GEMMix
-from gemfi.methods.i_edl import IEDL, IEDLConfig
-from gemfi.methods.mc_dropout import MCDropout, MCDropoutConfig, monte_carlo
 from gemfi.methods.postnet import PostNet, PostNetConfig
 from gemfi.methods.prior_networks import (
     ForwardPriorNetwork,
@@ -20,9 +27,15 @@ from gemfi.methods.prior_networks import (
     PriorNetworkConfig,
     ReversePriorNetwork,
 )
-from gemfi.methods.r_edl import REDL, REDLConfig
-from gemfi.methods.re_edl import ReEDL, ReEDLConfig
-from gemfi.methods.softmax import Softmax, SoftmaxConfig
+from gemfi.methods.softmax import (
+    Ensemble,
+    EnsembleConfig,
+    MCDropout,
+    MCDropoutConfig,
+    Softmax,
+    SoftmaxConfig,
+    monte_carlo,
+)
 
 METHODS: dict[str, type[Head]] = {
     head.info.name: head

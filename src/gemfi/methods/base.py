@@ -1,9 +1,8 @@
 """The interface of a method: `Head`, and the small records that pass through it.
 
-A head turns features into a `Belief`, and a batch into named loss terms. The training loop knows
-nothing else of a method. To add one, write a file beside this with a `Head` in the order `info`,
-`__init__`, `forward`, `objective` (and `config_class`, if it has choices), and list it in
-`METHODS` (`methods/__init__.py`).
+A head turns features into a `Belief`, and a batch into named loss terms; training knows nothing
+else of a method. A new one is a file beside this with a `Head` in the order `info`, `__init__`,
+`forward`, `objective`, listed in `METHODS`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from gemfi._config import check_int
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.outliers import NONE, OutlierConfig
@@ -25,17 +25,9 @@ FeatureBatches = Iterable[tuple[Tensor, Tensor]]
 class MethodInfo:
     """What a method is, read by the docs' table, `gemfi methods` and the tests.
 
-    Attributes:
-        name: its name on the command line and in `METHODS`.
-        label: its name as its paper writes it, for tables and figures.
-        summary: one line.
-        paper: title of the paper.
-        venue: where it appeared.
-        year: when.
-        aleatoric: the score (in `SCORES`) that stands for aleatoric uncertainty.
-        epistemic: the score that stands for epistemic uncertainty.
-        passes: forward passes at inference.
-        exportable: whether `forward` survives `torch.export`.
+    `aleatoric` and `epistemic` are the names in `SCORES` that stand for the two uncertainties;
+    `passes` are forward passes at inference; `exportable` says whether `forward` survives
+    `torch.export`.
     """
 
     name: str
@@ -52,11 +44,9 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What a head may know of the training data before training.
+    """What a head may know before training: samples of each class (C,), and steps of the run.
 
-    Attributes:
-        samples: (C,) of each class, or what counts them; None where nobody can.
-        steps: optimiser steps of the whole run.
+    The samples may be given by what counts them; None where nobody can.
     """
 
     samples: Tensor | Callable[[], Tensor] | None
@@ -75,12 +65,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands. Schedules read fractions of it, never epoch numbers.
-
-    Attributes:
-        step: optimiser steps done before this one.
-        steps: optimiser steps of the whole run.
-    """
+    """Optimiser steps done, and those of the run. Schedules read the fraction, never epochs."""
 
     step: int
     steps: int
@@ -96,23 +81,10 @@ class Progress:
             return 0.0
         return 1.0 if length <= 0 else min(1.0, (self.fraction - start) / length)
 
-    def crossed(self, every: float) -> bool:
-        """Whether a multiple of the fraction `every` was passed with the last step."""
-        if self.step == 0:
-            return False
-        return int(self.fraction / every) > int((self.step - 1) / self.steps / every)
-
 
 @dataclass(frozen=True)
 class Batch:
-    """One training batch in feature space.
-
-    Attributes:
-        z: (B, D) features.
-        y: (B,) labels.
-        outliers: (M, D) features off the support, or None.
-        outlier_weight: weight of every term on them, which rises from 0 to 1.
-    """
+    """Features (B, D), labels (B,), and outliers (M, D) with the weight of every term on them."""
 
     z: Tensor
     y: Tensor
@@ -121,46 +93,37 @@ class Batch:
 
 
 class Head(nn.Module):
-    """Base of every trained method.
-
-    Args:
-        num_features: D, at least 1.
-        num_classes: C, at least 2.
-        config: the method's frozen configuration; None takes its default.
-    """
+    """Base of every trained method; without a configuration it takes `default`."""
 
     info: ClassVar[MethodInfo]
-    config_class: ClassVar[type | None] = None
-    """A frozen dataclass whose defaults are those of the method; None for one without choices."""
+    default: ClassVar[Any]
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__()
-        if num_features < 1:
-            raise InputError(f"num_features must be at least 1, got {num_features}")
-        if num_classes < 2:
-            raise InputError(f"num_classes must be at least 2, got {num_classes}")
-        expected = type(self).default_config()
-        if config is not None and type(config) is not type(expected):
+        check_int("num_features", num_features, 1)
+        check_int("num_classes", num_classes, 2)
+        if config is not None and type(config) is not type(self.default):
             raise InputError(
-                f"{self.info.name} takes a {type(expected).__name__}, got {type(config).__name__}"
+                f"{self.info.name} takes a {type(self.default).__name__}, got "
+                f"{type(config).__name__}"
             )
         self.num_features, self.num_classes = num_features, num_classes
-        self.config = expected if config is None else config
+        self.config: Any = self.default if config is None else config
 
     @classmethod
     def default_config(cls) -> Any:
-        """The configuration used where none is given; None for a method without choices."""
-        return None if cls.config_class is None else cls.config_class()
+        """The configuration that is used where none is given."""
+        return cls.default
 
     @property
     def outliers(self) -> OutlierConfig:
-        """The outliers that the objective wants; none by default."""
-        return NONE
+        """The outliers that the objective wants."""
+        return self.config.outliers if self.takes_outliers else NONE
 
     @property
     def takes_outliers(self) -> bool:
-        """Whether the objective has a term on outliers at all."""
-        return False
+        """Whether the objective has a term on outliers at all; a configuration says so."""
+        return getattr(self.config, "takes_outliers", False)
 
     @property
     def named_scores(self) -> dict[str, str]:
@@ -168,18 +131,16 @@ class Head(nn.Module):
         return {"aleatoric": self.info.aleatoric, "epistemic": self.info.epistemic}
 
     @classmethod
-    def copies(cls, config: Any) -> int:
+    def copies(cls, config: Any) -> int:  # noqa: ARG003
         """How many backbones the head stands on, side by side."""
-        del config
         return 1
 
     def members(self, backbone: nn.Module) -> list[tuple[nn.Module, Head]]:
-        """Backbones and heads to train one by one, in place of the whole; none by default."""
-        del backbone
+        """Backbones and heads that are trained one by one instead; none by default."""
         return []
 
     def notes(self) -> list[str]:
-        """What the configuration leaves out, in plain words, for the log of a run."""
+        """What the configuration leaves out, for the log of a run."""
         return []
 
     def prepare(self, facts: DataFacts) -> None:
@@ -199,5 +160,4 @@ class Head(nn.Module):
 
     def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
         """Fit densities and the like after training; returns notes for the log."""
-        del train, validation
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,15 +29,13 @@ class DAEDLConfig(EvidentialConfig):
     """Choices of DAEDL.
 
     Attributes:
-        kl_weight: of KL(Dir(α̃) ‖ Dir(1)), the same from the first step to the last. None is the
-            authors' 0.05 for up to ten classes and less for more (`losses.class_share`).
-        shrinkage: of each class covariance towards the one of all classes. The authors have none;
-            None is that too, but 1 where a class has fewer than five samples for each feature. A
-            covariance of its own would be too narrow there: new ID inputs then lie below every
-            density seen in training, where λ = 0 and p is uniform; a note counts them.
+        kl_weight: of KL(Dir(α̃) ‖ Dir(1)), from the first step to the last. None is the authors'
+            0.05 for up to ten classes and less for more (`losses.class_share`).
+        shrinkage: of each class covariance towards that of all classes. None is the authors' 0, but
+            1 where a class has fewer than five samples a feature: with a covariance of its own, new
+            ID inputs would lie below every density seen in training, where λ = 0 and p is uniform.
         ridge: added to the diagonal of each class covariance, in units of the mean variance. The
-            authors add the least with which a Cholesky factorisation succeeds, often nothing; a
-            fixed ridge keeps the density from resting on directions without any spread.
+            authors add the least with which a Cholesky factorisation succeeds, often nothing.
     """
 
     kl_weight: float | None = None
@@ -46,8 +44,6 @@ class DAEDLConfig(EvidentialConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kl_weight is not None:
-            check_number("kl_weight", self.kl_weight, 0)
         if self.shrinkage is not None:
             check_number("shrinkage", self.shrinkage, 0, 1)
         check_number("ridge", self.ridge, 1e-9)
@@ -65,28 +61,20 @@ class _EqualGaussians(ClassGaussians):
 
 
 class DensityRange(Fitted):
-    """log q(z), and where it lies between its least and its greatest value on training features.
+    """λ(z) = clip((log q(z) − min)/(max − min), 0, 1), with the range on training features.
 
-    λ(z) = clip((log q(z) − min)/(max − min), 0, 1). Kept and computed in float64: without shrinkage
-    a class covariance may have directions that float32 cannot tell from none.
-
-    Args:
-        num_classes: C.
-        num_features: D.
-        shrinkage: of the covariances towards the tied one; None for none where they exist.
-        ridge: of the covariances, in units of the mean variance.
+    In float64: without shrinkage a class covariance may have directions that float32 cannot tell
+    from none.
     """
 
     high: Tensor
     width: Tensor
 
-    def __init__(
-        self, num_classes: int, num_features: int, *, shrinkage: float | None, ridge: float
-    ) -> None:
+    def __init__(self, num_classes: int, num_features: int, config: DAEDLConfig) -> None:
         super().__init__()
-        self.shrinkage = shrinkage
+        self.shrinkage = config.shrinkage
         self.gaussians = _EqualGaussians(
-            num_classes, num_features, shrinkage=shrinkage or 0.0, ridge=ridge
+            num_classes, num_features, shrinkage=config.shrinkage or 0.0, ridge=config.ridge
         )
         self.register_buffer("high", torch.zeros(()))
         self.register_buffer("width", torch.ones(()))
@@ -95,18 +83,17 @@ class DensityRange(Fitted):
     @torch.no_grad()
     def fit(self, batches: FeatureBatches) -> list[str]:
         """Fit the density, then its range, on the same features; returns notes."""
-        statistics = self.gaussians.statistics()
+        statistics, notes = self.gaussians.statistics(), []
         for z, y in batches:
             statistics.update(z, y)
         if self.shrinkage is None:
             few = (statistics.count > 0) & (statistics.count < _ENOUGH * len(statistics.origin))
             self.gaussians.shrinkage = float(few.any())
-        notes = []
-        if self.shrinkage is None and self.gaussians.shrinkage == 1:
-            notes.append(
-                f"one covariance for all classes: some have fewer than {_ENOUGH} samples for each "
-                "of the features; shrinkage=0 gives each its own"
-            )
+            if few.any():
+                notes.append(
+                    f"one covariance for all classes: some have fewer than {_ENOUGH} samples for "
+                    "each of the features; shrinkage=0 gives each its own"
+                )
         self.gaussians.fit(statistics)
         ends = [torch.stack(torch.aminmax(self.log_density(z))) for z, _ in batches]
         if not ends:
@@ -121,8 +108,7 @@ class DensityRange(Fitted):
 
     def log_density(self, z: Tensor) -> Tensor:
         """Log q(z) (B,)."""
-        log_density: Tensor = self.gaussians(z.to(self.high.dtype))
-        return log_density
+        return self.gaussians(z.to(self.high.dtype))  # type: ignore[no-any-return]
 
     def forward(self, log_density: Tensor) -> Tensor:
         """λ (B,) of log densities (B,)."""
@@ -133,13 +119,13 @@ class DAEDL(Evidential):
     """Trained with α = 10⁻⁶ + exp u, asked with α = exp(λ(z)·u), where λ is 0 off the support.
 
     λ scales logits and so changes p too: off the support p is uniform and α0 = C. Before the
-    density is fitted λ is one. Against the authors' code: the loss is a mean over the batch and not
-    a sum, training features are not augmented when the density is fitted, logits end at 30 (theirs
-    overflow at 88), and see `ridge`.
+    density is fitted λ is one. Unlike the authors' code: the loss is a mean over the batch and not
+    a sum, the density is fitted without augmentation, logits end at 30 (theirs overflow at 88), and
+    see `ridge`.
     """
 
     prior = None
-    info: ClassVar[MethodInfo] = MethodInfo(
+    info = MethodInfo(
         name="daedl",
         label="DAEDL",
         summary="exponential evidence, logits scaled by the density of the features",
@@ -148,20 +134,14 @@ class DAEDL(Evidential):
         year=2024,
     )
     authors: ClassVar[Mapping[str, float]] = {"kl_weight": 5e-2}
-    config_class = DAEDLConfig
-    config: DAEDLConfig
+    default = DAEDLConfig()
 
-    def __init__(
-        self, num_features: int, num_classes: int, config: DAEDLConfig | None = None
-    ) -> None:
+    def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
-        self.density = DensityRange(
-            num_classes, num_features, shrinkage=self.config.shrinkage, ridge=self.config.ridge
-        )
+        self.density = DensityRange(num_classes, num_features, self.config)
 
     def prepare(self, facts: DataFacts) -> None:
         """Forget the density of an earlier training."""
-        del facts
         self.density.mark_fitted(fitted=False)
 
     def log_alpha(self, logits: Tensor) -> Tensor:

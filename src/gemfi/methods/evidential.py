@@ -1,8 +1,4 @@
-"""What the heads of one Dirichlet share: a linear layer, a belief, and low evidence on outliers.
-
-A subclass says how logits become log α (`log_alpha`), the prior that α holds for each class
-(`prior`), and its loss (`terms`).
-"""
+"""What the heads of one Dirichlet share: a linear layer, a belief, and low evidence on outliers."""
 
 from __future__ import annotations
 
@@ -22,53 +18,60 @@ from gemfi.methods.base import Batch, Head, Progress
 from gemfi.outliers import NONE, OutlierConfig, require_outliers
 from gemfi.spectral import Linear
 
+_POSITIVE = ("prior", "precision", "kl_start")
+_NOT_NEGATIVE = (
+    "outlier_weight", "kl_weight", "kl_ramp", "fisher_weight", "entropy_weight", "nll_weight",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class EvidentialConfig:
     """What every head of one Dirichlet can be given.
 
-    Attributes:
-        outliers: none by default; with some, `outlier_weight`·KL(Dir(α) ‖ prior) on them asks for
-            no evidence there. The paper's fair comparison adds `VOS` this way.
-        outlier_weight: of that term.
+    With outliers, `outlier_weight`·KL(Dir(α) ‖ prior) on them asks for no evidence there. The
+    paper's fair comparison adds `VOS` this way.
     """
 
     outliers: OutlierConfig = NONE
     outlier_weight: float = 1e-3
+    takes_outliers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_outliers(self.outliers)
-        check_number("outlier_weight", self.outlier_weight, 0)
+        for name in (*_POSITIVE, *_NOT_NEGATIVE):
+            value, default = getattr(self, name, None), getattr(type(self), name, None)
+            if value is not None or default is not None:
+                bound = "above" if name in _POSITIVE else "least"
+                check_number(name, value, **{bound: 0})
 
 
 class Evidential(Head):
-    """A linear layer on the features, and one Dirichlet."""
+    """A linear layer on the features, and one Dirichlet.
+
+    A subclass says how logits become log α (`log_alpha`), the prior mass of a class in α (`prior`),
+    and its loss (`terms`).
+    """
 
     prior: float | None = 1.0
-    """Mass of each class in α without any evidence; None where α has no such floor.
+    """Mass of each class in α without evidence; None where α has no such floor.
 
     A configuration with a field `prior` sets it.
     """
 
     authors: ClassVar[Mapping[str, float]] = {}
-    """Settings of terms that sum over the classes -> the value that their authors chose.
+    """Weights of terms that sum over the classes, as their authors chose them.
 
-    Where a configuration leaves one None, `weights` has that value for up to ten classes and less
-    for more (`losses.class_share`).
+    They stand where the configuration has None, times `losses.class_share`.
     """
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
-        self.config: Any
         self.linear = Linear(num_features, num_classes)
         self.prior = getattr(self.config, "prior", self.prior)
         share = losses.class_share(num_classes)
-        self.weights: dict[str, float] = {
-            name: value * share
-            if getattr(self.config, name) is None
-            else getattr(self.config, name)
-            for name, value in self.authors.items()
-        }
+        self.weights = {name: value * share for name, value in self.authors.items()}
+        given = {name: getattr(self.config, name) for name in self.authors}
+        self.weights |= {name: value for name, value in given.items() if value is not None}
 
     def notes(self) -> list[str]:
         """Which weights follow from the number of classes."""
@@ -80,25 +83,17 @@ class Evidential(Head):
             if getattr(self.config, name) is None
         ]
 
-    @property
-    def outliers(self) -> OutlierConfig:
-        """Those of the configuration."""
-        outliers: OutlierConfig = self.config.outliers
-        return outliers
-
-    @property
-    def takes_outliers(self) -> bool:
-        """Any of these heads can be asked for no evidence on outliers."""
-        return True
-
     def logits(self, z: Tensor) -> Tensor:
         """Features (B, D) to logits (B, C)."""
-        logits: Tensor = self.linear(z)
-        return logits
+        return self.linear(z)  # type: ignore[no-any-return]
 
     def log_alpha(self, logits: Tensor) -> Tensor:
-        """Logits (..., C) to log α (..., C)."""
-        raise NotImplementedError
+        """Logits (..., C) to log α (..., C): log(softplus(u) + prior), unless a method differs."""
+        return torch.log(functional.softplus(logits) + (self.prior or 0.0))
+
+    def kl_weight(self, at: Progress) -> float:
+        """The weight of the KL, which rises from 0 over `kl_ramp`."""
+        return self.weights["kl_weight"] * at.ramp(0.0, self.config.kl_ramp)
 
     def terms(self, log_alpha: Tensor, y: Tensor, at: Progress) -> dict[str, Tensor]:
         """Named, weighted loss terms on log α (B, C) of ID features with labels y (B,)."""
@@ -112,13 +107,12 @@ class Evidential(Head):
         """The belief of logits (B, C)."""
         logits = logits.unsqueeze(1)
         log_p, log_total = dirichlet.log_mean(self.log_alpha(logits))
-        log_prior = None if self.prior is None else logits.new_tensor(math.log(self.prior))
         return Belief(
             log_p=log_p,
             log_weight=logits.new_zeros(logits.shape[:2]),
             log_evidence=log_total,
             logits=logits,
-            log_prior=log_prior,
+            log_prior=None if self.prior is None else logits.new_tensor(math.log(self.prior)),
             **more,
         )
 
@@ -131,13 +125,6 @@ class Evidential(Head):
 
     def outlier_term(self, z: Tensor) -> Tensor:
         """`outlier_weight`·KL(Dir(α) ‖ Dir(prior)) on features of outliers."""
-        log_alpha = self.log_alpha(self.logits(z))
-        prior = 1.0 if self.prior is None else self.prior
-        kl = dirichlet.kl(log_alpha.exp(), torch.full_like(log_alpha, prior)).mean()
-        weight: float = self.config.outlier_weight
-        return weight * kl
-
-
-def log_softplus_evidence(logits: Tensor, prior: float) -> Tensor:
-    """Log(softplus(u) + prior)."""
-    return torch.log(functional.softplus(logits) + prior)
+        alpha = self.log_alpha(self.logits(z)).exp()
+        prior = torch.full_like(alpha, 1.0 if self.prior is None else self.prior)
+        return self.config.outlier_weight * dirichlet.kl(alpha, prior).mean()  # type: ignore[no-any-return]

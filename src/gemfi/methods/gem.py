@@ -7,25 +7,26 @@ As docs/mathematics.md has it ("The algorithm"), with the paper's symbols:
     p̂ = Σ π_k α_k/α0_k   evidence = ρ·Σ π_k α0_k                  ρ = σ((log p(v) − a)/b)^γ
 
 The energy learns to tell features from outliers, so that s is the probability of being none; after
-training s = σ((a − E)/b). What the paper's text and its code do otherwise is in `gem_paper.py`.
+training s = σ((a − E)/b). GEM-CORE, GEM-MIX and GEM-FI are in `gem_presets.py`; what the paper's
+text and its code do otherwise is in `gem_paper.py`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gemfi import dirichlet, losses
-from gemfi._config import check_choice, check_int, check_number
+from gemfi._config import check_choices, check_int, check_number
 from gemfi.belief import Belief
 from gemfi.density import ClassGaussians, Covariance, DensityScaler
 from gemfi.methods.base import Batch, DataFacts, FeatureBatches, Head, Progress
 from gemfi.methods.gem_modules import Familiarity, Parts, Perceptron, in_space
-from gemfi.outliers import NONE, OutlierConfig, require_outliers
+from gemfi.outliers import OutlierConfig, require_outliers
 
 CLIP = 10.0  # τ
 LOG_EPSILON = math.log(1e-8)  # of α
@@ -75,9 +76,7 @@ class GEMConfig:
             check_number(name, getattr(self, name), 0)
         for name in ("dropout", "rho_floor"):
             check_number(name, getattr(self, name), 0, below=1)
-        for name in ("feature_space", "density_space"):
-            check_choice(name, getattr(self, name), ("unit", "raw"))
-        check_choice("density_covariance", self.density_covariance, ("class", "tied"))
+        check_choices(self)
         check_number("density_shrinkage", self.density_shrinkage, 0, 1)
         require_outliers(self.outliers)
 
@@ -88,10 +87,9 @@ class GEMConfig:
 
 
 class GEM(Head):
-    """A gated evidential mixture; GEM-CORE, GEM-MIX and GEM-FI are in `gem_presets.py`."""
+    """A gated evidential mixture."""
 
-    config: Any
-    preset: ClassVar[GEMConfig] = GEMConfig()
+    default = GEMConfig()
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
@@ -115,21 +113,6 @@ class GEM(Head):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(start)))
         self.log_energy_temperature = nn.Parameter(torch.tensor(math.log(ENERGY_TEMPERATURE)))
 
-    @classmethod
-    def default_config(cls) -> Any:
-        """The preset of the method."""
-        return cls.preset
-
-    @property
-    def takes_outliers(self) -> bool:
-        """Whether the objective has a term on outliers."""
-        return bool(self.config.takes_outliers)
-
-    @property
-    def outliers(self) -> OutlierConfig:
-        """The outliers that the objective has a use for."""
-        return self.config.outliers if self.takes_outliers else NONE
-
     def notes(self) -> list[str]:
         """What the configuration leaves out."""
         useless = "no term on outliers: the energy learns nothing of use"
@@ -137,7 +120,6 @@ class GEM(Head):
 
     def prepare(self, facts: DataFacts) -> None:
         """Forget the calibration of an earlier training: the gate is σ(−E) while it learns."""
-        del facts
         self.familiarity.reset()
 
     def embed(self, z: Tensor) -> Tensor:
@@ -162,15 +144,17 @@ class GEM(Head):
     def forward(self, z: Tensor) -> Belief:
         """Features (B, D) to a belief; no Fisher modulation, no gradient."""
         parts = self.parts(z)
-        log_density = self.log_density(z) if self.density.fitted else None
-        scaler = self.scaler if self.density.fitted else None
         log_p, log_total = dirichlet.log_mean(parts.log_alpha)
+        log_density = log_rho = None
+        if self.density.fitted:
+            log_density = self.log_density(z)
+            log_rho = None if self.scaler is None else self.scaler(log_density)
         return Belief(
             log_p,
             parts.log_weight,
             log_total,
             log_gate=parts.log_gate,
-            log_rho=None if scaler is None else scaler(log_density),
+            log_rho=log_rho,
             log_density=log_density,
             log_familiarity=self.familiarity(parts.log_evidence(), parts.energy, log_density),
             energy=parts.energy,
@@ -183,7 +167,6 @@ class GEM(Head):
 
     def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """Terms on the batch, and terms on outliers with the weight that they have by now."""
-        del at
         z = batch.z if batch.outliers is None else torch.cat([batch.z, batch.outliers])
         parts, count = self.parts(z), len(batch.z)
         terms = self._terms(parts.rows(slice(count)), batch.y)
@@ -207,7 +190,7 @@ class GEM(Head):
         }
         if config.fi_reg_weight:
             terms["fisher"] = config.fi_reg_weight * losses.fisher_penalty(log_weight, fisher)
-        if config.ebm_weight and inside.energy is not None:
+        if config.ebm_weight:
             terms["energy"] = config.ebm_weight * losses.energy_inside(inside.energy)
         if config.pi_entropy and config.num_components > 1:
             terms["router_entropy"] = -config.pi_entropy * losses.mean_entropy(log_weight)
@@ -215,11 +198,8 @@ class GEM(Head):
 
     def _outlier_terms(self, outside: Parts) -> dict[str, Tensor]:
         """λ_EBM softplus(−E)."""
-        if outside.energy is None or not self.config.ebm_weight:
-            return {}
-        return {
-            "energy_outliers": self.config.ebm_weight * losses.energy_outside(outside.energy, 0.0)
-        }
+        weight = self.config.ebm_weight
+        return {"energy_outliers": weight * losses.energy_outside(outside.energy)} if weight else {}
 
     def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
         """Fit the density on training features; ρ, gate and familiarity on validation features."""

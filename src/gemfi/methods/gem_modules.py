@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,15 +23,14 @@ class Parts(NamedTuple):
     """What the modules say of a batch of features, before they are put together.
 
     Attributes:
-        energy: (B,) E; None where there is none.
-        log_gate: log s: (B, 1) is a part of α already; the paper's (B, C) acts on p. None for no
-            gate.
+        energy: (B,) E, or None.
+        log_gate: log s, or None: (B, 1) is a part of α already; the paper's (B, C) acts on p.
         log_weight: (B, K) log π.
         logits: (B, K, C) u.
         log_alpha: (B, K, C) log α.
     """
 
-    energy: Tensor | None
+    energy: Any
     log_gate: Tensor | None
     log_weight: Tensor
     logits: Tensor
@@ -47,14 +46,10 @@ class Parts(NamedTuple):
 
 
 class Perceptron(nn.Module):
-    """Linear layers with leaky ReLU (slope 0.1) and dropout between them.
+    """Linear layers of these sizes with leaky ReLU (slope 0.1) and dropout between them.
 
-    Args:
-        sizes: widths from input to output.
-        spectral: how the norms are held.
-        dropout: rate after each hidden layer.
-        stack: K perceptrons side by side, or None for one.
-        batch_norm: normalise each hidden layer (not for a stack).
+    With `stack` they are K perceptrons side by side; `batch_norm` is of hidden layers, not for a
+    stack.
     """
 
     def __init__(
@@ -76,22 +71,21 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in) to (B, out), or to (B, K, out) for a stack."""
-        last = len(self.layers) - 1
-        for index, layer in enumerate(self.layers):
+        *hidden, last = self.layers
+        for index, layer in enumerate(hidden):
             x = layer(x)
-            if index < last:
-                if self.norms:
-                    x = self.norms[index](x)
-                x = self.dropout(functional.leaky_relu(x, 0.1))
-        return x
+            if self.norms:
+                x = self.norms[index](x)
+            x = self.dropout(functional.leaky_relu(x, 0.1))
+        return last(x)  # type: ignore[no-any-return]
 
 
 class Familiarity(Fitted):
     """How well an input fits what the model knows: a product of three memberships.
 
-    Log evidence, −energy and log density each become a membership σ((x − a)/b), which is 1/2 at the
-    lowest twentieth of ID data and 0.9 at their median. So each counts in units of its own spread
-    on ID data: one that is within its usual range says nothing, and any of them far out is enough.
+    Log evidence, −energy and log density each become σ((x − a)/b), which is 1/2 at the lowest
+    twentieth of ID data and 0.9 at their median: one that is within its usual range says nothing,
+    and any of them far out is enough.
     """
 
     location: Tensor
@@ -122,12 +116,12 @@ class Familiarity(Fitted):
         """Log familiarity (B,), at most 0; None before it is fitted."""
         if not self.fitted:
             return None
-        found = self._log_membership(0, log_evidence)
+        total = self._log_membership(0, log_evidence)
         if energy is not None:
-            found = found + self.of_energy(energy)
+            total = total + self.of_energy(energy)
         if log_density is not None:
-            found = found + self._log_membership(2, log_density)
-        return found
+            total = total + self._log_membership(2, log_density)
+        return total
 
     def of_energy(self, energy: Tensor) -> Tensor:
         """Log membership (B,) by the energy; log σ(−E) before it is fitted."""

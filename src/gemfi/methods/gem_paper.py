@@ -1,7 +1,7 @@
 """GEM as the paper has it: what its text and its released code do differently from `gem.py`.
 
-One class with a field for each difference. The switches of the paper's ablation are `sn`, `core`,
-K > 1 for MIX, and a weight above 0 for FI-Reg, FI-Mod, EBM and UNC; `ablation` has its rows.
+The switches of the paper's ablation are `sn`, `core`, K > 1 for MIX, and a weight above 0 for
+FI-Reg, FI-Mod, EBM and UNC; `ablation` has its rows.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gemfi import dirichlet, losses
-from gemfi._config import check_choice, check_number, to_plain
+from gemfi._config import check_number, to_plain
 from gemfi.density import Covariance, DensityScaler, RhoKind
 from gemfi.errors import InputError
 from gemfi.methods.base import MethodInfo
@@ -97,8 +97,6 @@ class PaperConfig(GEMConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, choices in _CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
         for name in ("fi_trace", "ebm_outlier_weight", "unc_weight", "unc_id", "unc_outlier"):
             check_number(name, getattr(self, name), 0)
         for name in ("temperature", "ebm_clip"):
@@ -123,9 +121,7 @@ class PaperConfig(GEMConfig):
     @property
     def start_temperature(self) -> float:
         """T at the start of training."""
-        if self.temperature is not None:
-            return self.temperature
-        return 0.2 if self.feature_space == "unit" else 1.0
+        return self.temperature or (0.2 if self.feature_space == "unit" else 1.0)
 
     @property
     def squared(self) -> bool:
@@ -133,17 +129,12 @@ class PaperConfig(GEMConfig):
         return self.loss == "squared" or (self.loss == "auto" and self.num_components == 1)
 
 
-_CHOICES = {
-    "sizes": tuple(SIZES),
-    "spectral": ("soft", "hard"),
-    "gate": ("energy", "prob", "logit"),
-    "gate_bound": ("sigmoid", "clamp"),
-    "loss": ("nll", "squared", "auto"),
-    "core_loss": ("paper", "edl"),
-    "fi_label": ("true", "pseudo"),
-    "fi_gradient": ("full", "router"),
-    "rho": get_args(RhoKind),
-}
+_FI = PaperConfig()
+_MIX = replace(
+    _FI, fi_reg_weight=0.0, fi_mod_strength=0.0, ebm_weight=0.0, unc_weight=0.0, outliers=NONE
+)
+PAPER_PRESETS = {"gem-core": replace(_MIX, num_components=1), "gem-mix": _MIX, "gem-fi": _FI}
+"""The paper's equations, as far as they can be followed."""
 
 
 class GEMPaper(GEM):
@@ -152,12 +143,12 @@ class GEMPaper(GEM):
     info = MethodInfo(
         "gem-paper", "GEM-FI (paper)", "GEM as its paper has it, by switches", PAPER, "ICML", 2026
     )
+    default = _FI
     energy: Perceptron | None  # type: ignore[assignment]
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
-        kind = self.config.rho
-        floor = self.config.rho_floor
+        kind, floor = self.config.rho, self.config.rho_floor
         self.scaler = None if kind == "none" else DensityScaler(kind, floor=floor)
 
     def _build_modules(self) -> None:
@@ -181,11 +172,6 @@ class GEMPaper(GEM):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(config.start_temperature)))
         if config.has_energy and config.energy_scaled:
             self.log_energy_temperature = nn.Parameter(torch.tensor(math.log(ENERGY_TEMPERATURE)))
-
-    @classmethod
-    def default_config(cls) -> PaperConfig:
-        """The paper's GEM-FI."""
-        return PAPER_PRESETS["gem-fi"]
 
     @property
     def named_scores(self) -> dict[str, str]:
@@ -254,10 +240,8 @@ class GEMPaper(GEM):
         """Prediction, KL, Fisher, entropy and energy terms, as the weights say."""
         config, log_weight = self.config, inside.log_weight
         fisher = self._fisher(inside, label)
-        if config.fi_mod_strength:
-            log_weight = losses.fisher_modulation(
-                log_weight, fisher, config.fi_mod_strength, SMOOTHING
-            )
+        if strength := config.fi_mod_strength:
+            log_weight = losses.fisher_modulation(log_weight, fisher, strength, SMOOTHING)
         log_p = self._log_probs(inside, log_weight)
         terms = self._prediction_terms(inside, log_p, log_weight, label)
         penalised = fisher.detach() if config.fi_gradient == "router" else fisher
@@ -267,7 +251,7 @@ class GEMPaper(GEM):
             terms["fisher_trace"] = config.fi_trace * penalised.mean()
         if config.unc_weight and config.unc_id:
             terms["entropy"] = config.unc_weight * config.unc_id * losses.mean_entropy(log_p)
-        if config.ebm_weight and inside.energy is not None:
+        if config.ebm_weight:
             pulled = losses.energy_inside(inside.energy, config.ebm_clip)
             terms["energy"] = config.ebm_weight * pulled
         if config.pi_entropy and config.num_components > 1:
@@ -278,17 +262,16 @@ class GEMPaper(GEM):
         self, inside: Parts, log_p: Tensor, log_weight: Tensor, label: Tensor
     ) -> dict[str, Tensor]:
         config, log_alpha = self.config, inside.log_alpha
-        if config.squared and config.core_loss == "edl":
-            mean, total = dirichlet.log_mean(log_alpha)
-            return {
-                "squared_error": losses.squared_error(log_p, label),
-                "variance": losses.dirichlet_variance(mean, total),
-                "kl": config.kl_weight * losses.kl_misleading(log_alpha[:, 0], label),
-            }
-        kl = config.kl_weight * losses.kl_prior(log_alpha, log_weight)
-        if config.squared:
-            return {"squared_error": losses.squared_error(log_p, label), "kl": kl}
-        return {"nll": losses.nll(log_p, label), "kl": kl}
+        if not config.squared:
+            kl = losses.kl_prior(log_alpha, log_weight)
+            return {"nll": losses.nll(log_p, label), "kl": config.kl_weight * kl}
+        terms = {"squared_error": losses.squared_error(log_p, label)}
+        if config.core_loss == "edl":
+            terms["variance"] = losses.dirichlet_variance(*dirichlet.log_mean(log_alpha))
+            terms["kl"] = config.kl_weight * losses.kl_misleading(log_alpha[:, 0], label)
+        else:
+            terms["kl"] = config.kl_weight * losses.kl_prior(log_alpha, log_weight)
+        return terms
 
     def _fisher(self, inside: Parts, label: Tensor) -> Tensor:
         """The Fisher proxy of each head (B, K)."""
@@ -298,15 +281,15 @@ class GEMPaper(GEM):
         if self.config.fi_clip:
             clipped = inside.logits.clamp(-CLIP, CLIP)
             log_alpha = torch.logaddexp(clipped, clipped.new_tensor(LOG_EPSILON))
-            kept = (inside.logits.abs() <= CLIP).to(clipped.dtype)
-            factor = kept * torch.exp(clipped - log_alpha)
+            unclipped = (inside.logits.abs() <= CLIP).to(clipped.dtype)
+            factor = unclipped * torch.exp(clipped - log_alpha)
         log_p, _ = dirichlet.log_mean(inside.log_alpha)
         return dirichlet.fisher_proxy(log_p, label.unsqueeze(1), factor)
 
     def _outlier_terms(self, outside: Parts) -> dict[str, Tensor]:
         """λ softplus(m − E) and −λ_UNC β_ood H(p̂)."""
         config, terms = self.config, {}
-        if config.ebm_weight and outside.energy is not None:
+        if config.ebm_weight:
             pushed = losses.energy_outside(outside.energy, config.ebm_margin, config.ebm_clip)
             terms["energy_outliers"] = config.ebm_outlier_weight * pushed
         if config.unc_weight and config.unc_outlier:
@@ -315,46 +298,28 @@ class GEMPaper(GEM):
         return terms
 
 
-_FI = PaperConfig()
-_MIX = replace(
-    _FI,
-    fi_reg_weight=0.0,
-    fi_mod_strength=0.0,
-    ebm_weight=0.0,
-    unc_weight=0.0,
-    outliers=NONE,
-)
-PAPER_PRESETS = {
-    "gem-core": replace(_MIX, num_components=1),
-    "gem-mix": _MIX,
-    "gem-fi": _FI,
-}
-"""The paper's equations, as far as they can be followed."""
-
-OURS = PaperConfig(
-    **{each.name: getattr(PRESETS["gem-fi"], each.name) for each in fields(GEMConfig)},
-    sn=False,
-    sizes="linear",
-    gate="energy",
-    energy_scaled=True,
-    loss="nll",
-    ebm_outlier_weight=PRESETS["gem-fi"].ebm_weight,
-    ebm_margin=0.0,
-)
-"""Our GEM-FI with the paper's switches, for an ablation of it, in which UNC has a weight too."""
+# -- ours with the paper's switches, and the rows of its ablation ---------------------------------
 
 
 def as_paper(config: GEMConfig) -> PaperConfig:
-    """Any configuration of GEM with the paper's switches and readings.
-
-    Args:
-        config: ours, which is `OURS` with other values, or the paper's, which is returned.
-    """
+    """Any configuration of GEM, with the paper's switches and readings; the paper's as it is."""
     if isinstance(config, PaperConfig):
         return config
-    shared = {each.name: getattr(config, each.name) for each in fields(GEMConfig)}
-    return replace(OURS, **shared, ebm_outlier_weight=config.ebm_weight, unc_weight=0.0)
+    return PaperConfig(
+        **{field.name: getattr(config, field.name) for field in fields(GEMConfig)},
+        sn=False,
+        sizes="linear",
+        gate="energy",
+        energy_scaled=True,
+        loss="nll",
+        ebm_outlier_weight=config.ebm_weight,
+        ebm_margin=0.0,
+        unc_weight=0.0,
+    )
 
+
+OURS = replace(as_paper(PRESETS["gem-fi"]), unc_weight=0.1)
+"""Our GEM-FI with the paper's switches, for an ablation of it, in which UNC has a weight too."""
 
 SWITCHES = ("sn", "core", "mix", "fi_reg", "fi_mod", "ebm", "unc")
 """The columns of the paper's ablation."""
@@ -390,11 +355,7 @@ _RELATED: Mapping[str, tuple[str, str]] = {
 
 
 def switches(config: Mapping[str, Any]) -> dict[str, bool]:
-    """Which parts of GEM are on, by `SWITCHES`.
-
-    Args:
-        config: a configuration of GEM as JSON values; any other has every switch off.
-    """
+    """Which of `SWITCHES` are on in JSON values of a configuration; without GEM's fields, none."""
     gem = "fi_reg_weight" in config
     return {
         "sn": bool(config.get("sn", False)),
@@ -408,11 +369,7 @@ def switches(config: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def ablation(config: PaperConfig = _FI) -> dict[str, PaperConfig]:
-    """The ten rows of the paper's ablation by name.
-
-    Args:
-        config: with every switch on.
-    """
+    """The ten rows of the paper's ablation by name, from a configuration with every switch on."""
     return {name: _switched(config, row) for name, row in _ROWS.items()}
 
 

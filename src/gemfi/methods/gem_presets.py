@@ -23,18 +23,18 @@ class GEMCore(GEM):
     """GEM-CORE: one head, and an energy that learns from outliers and gates the evidence."""
 
     info = _info("gem-core", "one Dirichlet head gated by a learned energy, outliers, density")
-    preset = PRESETS["gem-core"]
+    default = PRESETS["gem-core"]
 
 
 class GEMMix(GEM):
     """GEM-MIX: GEM-CORE with K heads and a router."""
 
     info = _info("gem-mix", "GEM-CORE with K heads and a router")
-    preset = PRESETS["gem-mix"]
+    default = PRESETS["gem-mix"]
 
 
 class GEMFI(GEM):
     """GEM-FI: GEM-MIX with Fisher penalty and Fisher modulation."""
 
     info = _info("gem-fi", "GEM-MIX with Fisher penalty and Fisher modulation")
-    preset = PRESETS["gem-fi"]
+    default = PRESETS["gem-fi"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi import dirichlet, losses
-from gemfi._config import check_int, check_number
+from gemfi._config import check_int
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 from gemfi.methods.base import Batch, DataFacts, MethodInfo, Progress
@@ -37,18 +37,17 @@ class PostNetConfig(EvidentialConfig):
         super().__post_init__()
         check_int("latent", self.latent, 1)
         check_int("flow_length", self.flow_length, 0)
-        check_number("entropy_weight", self.entropy_weight, 0)
 
 
 class PostNet(Evidential):
     """α_c = 1 + N_c·q(x|c): class counts times the density of the class around the input.
 
-    x = BatchNorm(W z + b) has a few dimensions, and q(x|c) is a radial flow a class. Far from the
-    training data every density vanishes, and with it the evidence. The loss is the Bayes risk of
-    −log p under Dir(α), ψ(α0) − ψ(α_y), less a little of the entropy of Dir(α).
+    x = BatchNorm(W z + b) has a few dimensions, and q(x|c) is a radial flow a class, so evidence
+    vanishes far from the training data. The loss is the Bayes risk of −log p under Dir(α), ψ(α0) −
+    ψ(α_y), less a little of the entropy of Dir(α).
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
+    info = MethodInfo(
         name="postnet",
         label="PostNet",
         summary="class counts times a normalising flow a class as evidence, Bayes risk of −log p",
@@ -57,13 +56,10 @@ class PostNet(Evidential):
         venue="NeurIPS",
         year=2020,
     )
-    config_class = PostNetConfig
-    config: PostNetConfig
+    default = PostNetConfig()
     class_counts: Tensor
 
-    def __init__(
-        self, num_features: int, num_classes: int, config: PostNetConfig | None = None
-    ) -> None:
+    def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)
         latent = self.config.latent
         self.linear = Linear(num_features, latent)  # to the latent space, not to the classes
@@ -83,8 +79,7 @@ class PostNet(Evidential):
 
     def pseudo_counts(self, latent: Tensor) -> Tensor:
         """Log N_c + log q(x|c) (B, C) of latent points (B, H)."""
-        counts: Tensor = self.flows(latent) + self.class_counts.log()
-        return counts
+        return self.flows(latent) + self.class_counts.log()  # type: ignore[no-any-return]
 
     def logits(self, z: Tensor) -> Tensor:
         """Log pseudo-counts (B, C) of features (B, D)."""
@@ -118,39 +113,27 @@ class PostNet(Evidential):
         """`outlier_weight`·KL(Dir(α) ‖ Dir(1)) on features of outliers."""
         norm = self.norm
         # on the scale of ID features: statistics of their own would bring outliers to the middle
+        scale = norm.weight, norm.bias
         latent = functional.batch_norm(
-            self.linear(z),
-            norm.running_mean,
-            norm.running_var,
-            norm.weight,
-            norm.bias,
-            eps=norm.eps,
+            self.linear(z), norm.running_mean, norm.running_var, *scale, eps=norm.eps
         )
         alpha = self.log_alpha(self.pseudo_counts(latent)).exp()
-        return self.config.outlier_weight * dirichlet.kl_to_uniform(alpha).mean()
+        return self.config.outlier_weight * dirichlet.kl_to_uniform(alpha).mean()  # type: ignore[no-any-return]
 
 
 class RadialFlows(nn.Module):
-    """One normalising flow a class from z to a standard normal, and with it a density q(z|c).
+    """One normalising flow a class from z (B, H) to a standard normal: a density q(z|c).
 
-    A layer pulls the space towards a centre z0 or pushes it away,
+    Each of `length` layers pulls the space towards a centre z0 or pushes it away,
 
         f(z) = z + β̂·h·(z − z0) with h = 1/(α̂ + r) and r = ‖z − z0‖,
 
-    and with α̂ = softplus(a) and β̂ = softplus(b) − α̂ it is invertible. Then
-    log q(z|c) = log N(f_L(… f_1(z)); 0, I) + Σ_l log|det ∂f_l|.
-
-    Args:
-        num_classes: C, one flow each.
-        dimensions: H of z.
-        length: L, layers of a flow; 0 leaves the standard normal.
+    invertible with α̂ = softplus(a) and β̂ = softplus(b) − α̂. Then log q(z|c) = log N(f_L(…
+    f_1(z)); 0, I) + Σ_l log|det ∂f_l|.
     """
 
     def __init__(self, num_classes: int, dimensions: int, length: int) -> None:
         super().__init__()
-        check_int("num_classes", num_classes, 1)
-        check_int("dimensions", dimensions, 1)
-        check_int("length", length, 0)
         bound = 1 / math.sqrt(dimensions)
 
         def start(*shape: int) -> nn.Parameter:

@@ -39,36 +39,30 @@ BUFFERS: Final = ("report.choice", "report.low", "report.high")
 
 
 def upgraded(method: str, config: Any) -> tuple[str, Any]:
-    """Name of the method and plain configuration as they are today.
+    """Name of the method and its JSON configuration, of any age, as they are today.
 
     A configuration that is not ours, whatever its method was called, is one of `gem-paper`.
-
-    Args:
-        method: a name in `METHODS`.
-        config: JSON values of a configuration, of any age.
     """
     if not method.startswith("gem-") or not isinstance(config, Mapping) or "mix" not in config:
         return method, config
     missing = {*_SWITCHED, "ebm_weight"} - config.keys()
     if missing:
         raise InputError(f"the configuration of {method} lacks {', '.join(sorted(missing))}")
-    found = dict(config)
+    new = {name: value for name, value in config.items() if name not in _IGNORED}
     for name, value in _GONE.items():
-        if found.pop(name, value) != value:
+        if new.pop(name, value) != value:
             raise InputError(
                 f"the configuration of {method} sets {name}, which this version does not have; it "
                 "has to be trained again"
             )
-    for name in _IGNORED:
-        found.pop(name, None)
-    if not found.pop("mix"):
-        found["num_components"] = 1
+    if not new.pop("mix"):
+        new["num_components"] = 1
     for switch, weights in _SWITCHED.items():
-        if not found.pop(switch):
-            found |= dict.fromkeys(weights, 0.0)
-    ours = {each.name for each in fields(GEMConfig)}
-    readings = to_plain(OURS) | {"unc_weight": 0.0, "ebm_outlier_weight": found["ebm_weight"]}
-    other = found.keys() - {*ours, *_ABSENT}
-    if all(name in readings and found[name] == readings[name] for name in other):
-        return method, {name: value for name, value in found.items() if name in ours}
-    return "gem-paper", found
+        if not new.pop(switch):
+            new |= dict.fromkeys(weights, 0.0)
+    ours = {field.name for field in fields(GEMConfig)}
+    readings = to_plain(OURS) | {"unc_weight": 0.0, "ebm_outlier_weight": new["ebm_weight"]}
+    other = new.keys() - {*ours, *_ABSENT}
+    if all(name in readings and new[name] == readings[name] for name in other):
+        return method, {name: value for name, value in new.items() if name in ours}
+    return "gem-paper", new
