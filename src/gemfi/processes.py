@@ -16,7 +16,9 @@ from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.nn.functional import all_reduce
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from gemfi.data.splits import ALONE, Share
@@ -42,10 +44,10 @@ def process_group(device: str) -> Iterator[bool]:
     joins = int(os.environ.get("WORLD_SIZE", "1")) > 1 and own_share().count == 1
     if joins:
         is_gpu = find_device(device).type == "cuda"
-        store, rank, count = next(distributed.rendezvous("env://"))
+        store, rank, count = next(rendezvous("env://"))
         # restarted processes would find the addresses of those before in the launcher's store
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        store = distributed.PrefixStore(f"gemfi {attempt}", store)
+        store = PrefixStore(f"gemfi {attempt}", store)
         backend = "nccl" if is_gpu else "gloo"
         distributed.init_process_group(backend, store=store, rank=rank, world_size=count)
     try:
@@ -143,7 +145,8 @@ def shared_by_processes(module: nn.Module) -> DistributedDataParallel:
     """
     known = inspect.signature(DistributedDataParallel).parameters  # the option has a new name
     name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    return DistributedDataParallel(module, find_unused_parameters=True, **{name: False})
+    options: Any = {"find_unused_parameters": True, name: False}
+    return DistributedDataParallel(module, **options)
 
 
 # -- batch norms -----------------------------------------------------------------------------------
