@@ -297,7 +297,7 @@ def _folder(variable: str, default: Path) -> Path:
 
 _EXTRAS: Final = {  # of gemfi: the modules that each brings
     "bench": ("jinja2",),
-    "data": ("PIL", "pooch", "requests"),
+    "data": ("PIL", "requests"),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "plot": ("matplotlib",),
     "serve": ("fastapi", "prometheus_client", "python_multipart", "uvicorn"),
