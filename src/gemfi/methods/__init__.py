@@ -20,6 +20,7 @@ from gemfi.methods.edl import (
 from gemfi.methods.gem import GEM, GEMConfig
 from gemfi.methods.gem_paper import PAPER_PRESETS, GEMPaper, PaperConfig
 from gemfi.methods.gem_presets import GEMFI, PRESETS, GEMCore, GEMMix
+from gemfi.methods.keep import Keep, KeepConfig
 from gemfi.methods.postnet import PostNet, PostNetConfig
 from gemfi.methods.prior_networks import (
     ForwardPriorNetwork,
@@ -56,6 +57,7 @@ METHODS: dict[str, type[Head]] = {
         GEMMix,
         GEMFI,
         GEMPaper,
+        Keep,
     )
 }
 
@@ -93,6 +95,8 @@ __all__ = [
     "GEMPaper",
     "Head",
     "IEDLConfig",
+    "Keep",
+    "KeepConfig",
     "MCDropout",
     "MCDropoutConfig",
     "MethodInfo",
