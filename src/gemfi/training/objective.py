@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -99,7 +100,7 @@ class Objective(nn.Module):
             extra += [] if made is None else [share.of(made)]
         inputs = torch.cat([x, *extra]) if extra else x
         kind = autocast_type(self.precision, device)
-        with torch.autocast(device.type, kind or torch.bfloat16, enabled=kind is not None):
+        with torch.autocast(device.type, kind) if kind else contextlib.nullcontext():
             z = self._features(inputs)
         check_width(z, head.num_features)
         self.is_finite = torch.isfinite(z.detach()).all()
