@@ -57,13 +57,15 @@ METHODS: dict[str, type[Head]] = {
         GEMMix,
         GEMFI,
         GEMPaper,
-        Keep,
     )
 }
+"""Every method that is trained."""
 
 
 def method(name: str) -> type[Head]:
-    """The head of a name, or an error that lists the names."""
+    """The head of a name, or an error that lists the names; `keep` is for `attach` alone."""
+    if name == Keep.info.name:
+        return Keep
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
     return METHODS[name]
