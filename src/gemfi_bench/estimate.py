@@ -137,7 +137,7 @@ def steps_of(spec: RunSpec, samples: int) -> int:
 
 def _method(spec: Mapping[str, Any]) -> str:
     network = [spec["method"], spec["backbone"], spec["backbone_options"]]
-    training = [spec["train"][name] for name in ("batch_size", "augmentation", "bf16")]
+    training = [spec["train"].get(name) for name in ("batch_size", "augmentation", "precision")]
     return json.dumps([*network, *training], sort_keys=True)
 
 

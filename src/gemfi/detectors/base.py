@@ -151,6 +151,9 @@ class Detector:
 
         `notes` says what came of it. Streams are read batch by batch; what is kept are features.
         """
+        purpose = f"fitting the detector {self.info.name}"
+        require_role(train, (Role.TRAIN,), f"{purpose} as training data")
+        require_role(validation, (Role.VALIDATION,), f"{purpose} as validation data")
         self.fit_observed(observe(model, train), observe(model, validation))
 
     def score(self, model: Model, x: Inputs, batch_size: int = BATCH) -> Tensor:

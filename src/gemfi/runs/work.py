@@ -99,14 +99,12 @@ def train_run(
             progress=progress,
             label=f"{spec.method} on {task.name}",
         )
-        if is_first:
-            agree(lambda: _judge(folder, record, model, result, task))
-    if not is_first:
-        agree(lambda: None)
-    return Run.open(folder)
+        judged: list[Run] = []
+        agree(lambda: judged.append(_judge(folder, record, model, result, task)))
+    return judged[0] if is_first else Run.open(folder)
 
 
-def _judge(folder: Path, record: Record, model: Model, result: FitResult, task: Task) -> None:
+def _judge(folder: Path, record: Record, model: Model, result: FitResult, task: Task) -> Run:
     """Put what is known of a trained model into its folder."""
     run = Run.finish(folder, record, model, result)
     known, sections = run.metrics(), {}
@@ -119,6 +117,7 @@ def _judge(folder: Path, record: Record, model: Model, result: FitResult, task: 
         sections["health"] = _health(run, task, result.history)
     if sections:
         _write(run, **sections)
+    return run
 
 
 def evaluate_run(
