@@ -33,7 +33,7 @@ def test_rows_hold_the_metrics_of_the_methods_own_scores(name: str) -> None:
 
 def test_a_model_that_was_never_trained_says_so() -> None:
     model = build_model("gem-fi", "mlp", 2, in_features=2, width=8)
-    with pytest.raises(InputError, match=r"no `log_familiarity`: .* or not before it is trained"):
+    with pytest.raises(InputError, match=r"no `log_familiarity`: .* not before its statistics"):
         evaluate(model, TASK.test)
 
 

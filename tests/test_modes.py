@@ -197,7 +197,7 @@ def test_everything_that_asks_a_model_leaves_its_modes_and_buffers() -> None:
     for look in (
         lambda: model.embed(X),
         lambda: observe(model, X),
-        lambda: ODIN().score_inputs(model, X),
+        lambda: ODIN().score(model, X),
         lambda: diagnose(model, Split(X, torch.arange(20) % 3, Role.TEST, "x", 3)),
         lambda: monte_carlo(model, X, 2),
         lambda: OutlierDetector(model).predict(X),

@@ -35,7 +35,10 @@ FOLLOWS_RHO = {"evidence", "max_alpha", "vacuity"}
 FOLLOWS_PRIOR = {"vacuity", "dissonance"}
 
 NEEDED = {"log_evidence", "log_density", "log_familiarity", "energy", "logits"}
-WHY = "the method that made it does not compute it, or not before it is trained"
+WHY = (
+    "the method that made it does not compute it, or not before its statistics are fitted: after a "
+    "loop of your own, call model.finish(train, validation)"
+)
 
 quick = settings(max_examples=100)
 

@@ -31,15 +31,14 @@ if TYPE_CHECKING:
     from gemfi.errors import GemfiError
     from gemfi.estimator import GEMClassifier
     from gemfi.evaluation import evaluate
-    from gemfi.methods import METHODS, PRESETS, GEMConfig
+    from gemfi.methods import METHODS, GEMConfig
     from gemfi.model import Model, build_model
     from gemfi.monitor import Monitor
     from gemfi.outliers import OutlierConfig
-    from gemfi.training import TrainConfig, fit
+    from gemfi.training import Objective, TrainConfig, fit
 
 __all__ = [
     "METHODS",
-    "PRESETS",
     "Belief",
     "Frozen",
     "GEMClassifier",
@@ -48,6 +47,7 @@ __all__ = [
     "Model",
     "Monitor",
     "Normalisation",
+    "Objective",
     "OutlierConfig",
     "Policy",
     "Split",
@@ -78,11 +78,11 @@ _HOMES = {  # module -> the names above that it has
     "errors": "GemfiError",
     "estimator": "GEMClassifier",
     "evaluation": "evaluate",
-    "methods": "METHODS PRESETS GEMConfig",
+    "methods": "METHODS GEMConfig",
     "model": "Model build_model",
     "monitor": "Monitor",
     "outliers": "OutlierConfig",
-    "training": "TrainConfig fit",
+    "training": "Objective TrainConfig fit",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -14,6 +14,7 @@ import copy as copying
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gemfi._config import check_int
@@ -22,6 +23,7 @@ from gemfi.backbones.attached import Attached, FeatureFunction, Part
 from gemfi.data.inputs import InputSpec
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
+from gemfi.methods import Head
 from gemfi.methods import method as method_named
 from gemfi.model import Model, build_model, trial_width
 
@@ -50,7 +52,8 @@ def attach(
     Args:
         model: of Hugging Face, timm or torchvision, or any module that ends in a linear layer; the
             head stands on a copy of it.
-        method: a name in `METHODS`.
+        method: a name in `METHODS`. With `keep` the old classifier stays: probabilities are those
+            of the network, nothing is trained, and `Model.finish` fits a density of its features.
         num_classes: C; by default as many as the old classifier had.
         config: the method's configuration; None for its default.
         features: where they are, if not at the classifier: the name of a part whose output is
@@ -89,10 +92,31 @@ def attach(
     )
     if width is None or example is not None:
         backbone.num_features = _tried(backbone, example, normalisation)
-    chosen = Frozen(backbone) if freeze else backbone
+    chosen = Frozen(backbone) if freeze or method == "keep" else backbone
     attached = build_model(method, chosen, count, config=config, normalisation=normalisation)
+    if method == "keep":
+        _keep(attached.head, layer, count, is_elsewhere=features is not None)
     attached.inputs = InputSpec(class_names=_class_names(network, count))
     return attached
+
+
+def _keep(head: Head, layer: nn.Linear | None, count: int, *, is_elsewhere: bool) -> None:
+    """Give a head the weights of the old classifier."""
+    if layer is None or is_elsewhere:
+        raise InputError(
+            'method="keep" needs the classifier of the network and what it saw: leave features= '
+            "out, or choose a method that is trained"
+        )
+    if layer.out_features != count:
+        raise InputError(
+            f'method="keep": the network tells {layer.out_features} classes apart, not {count}: '
+            "leave num_classes= out"
+        )
+    with torch.no_grad():
+        head.linear.weight.copy_(layer.weight)  # type: ignore[union-attr, operator]
+        head.linear.bias.zero_()  # type: ignore[union-attr, operator]
+        if layer.bias is not None:
+            head.linear.bias.copy_(layer.bias)  # type: ignore[union-attr, operator]
 
 
 def _num_classes(

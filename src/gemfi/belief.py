@@ -123,7 +123,8 @@ class Belief:
         if value is None:
             raise InputError(
                 f"this belief has no `{name}`: the method that made it does not compute it, or not "
-                "before it is trained"
+                "before its statistics are fitted: after a loop of your own, call "
+                "model.finish(train, validation)"
             )
         return value
 

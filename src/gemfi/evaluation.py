@@ -17,12 +17,11 @@ from tqdm import tqdm
 from gemfi import metrics, scores
 from gemfi._config import to_plain
 from gemfi.belief import Belief
-from gemfi.data import Role, Split, require_role
+from gemfi.data.splits import AnySplit, Role, require_role
 from gemfi.detectors import ALL, DETECTORS, Detector, Observed, detector_names, observe
 from gemfi.detectors.base import BATCH
 from gemfi.errors import InputError
 from gemfi.model import Model
-from gemfi.training.run_data import data_digest
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class SplitFacts:
     checksum: str
 
     @classmethod
-    def of(cls, split: Split) -> SplitFacts:
+    def of(cls, split: AnySplit) -> SplitFacts:
         """The facts of a split that is here."""
-        return cls(split.name, str(split.role), len(split), data_digest(split))
+        return cls(split.name, str(split.role), len(split), split.checksum())
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ class Evaluation:
     classification: dict[str, float]
     ood: dict[str, dict[str, Any]]
     detectors: dict[str, Any]
-    split: Split
-    ood_splits: Mapping[str, Split]
+    split: AnySplit
+    ood_splits: Mapping[str, AnySplit]
     belief: Belief
     ood_beliefs: dict[str, Belief]
 
@@ -119,8 +118,8 @@ class Evaluation:
 
 def evaluate(
     model: Model,
-    test: Split,
-    ood: Mapping[str, Split] | None = None,
+    test: AnySplit,
+    ood: Mapping[str, AnySplit] | None = None,
     detectors: Sequence[Detector] = (),
     *,
     progress: bool | None = False,
@@ -155,7 +154,7 @@ def evaluate(
             numbers[key]["by_score"] = {name: by_score[name] for name in varied}
             if detectors:
                 numbers[key]["by_detector"] = detection(inside.by_detector, outside.by_detector)
-    model.warn_of_scale(test.x)
+    model.warn_of_scale(test)
     belief = inside.observed.belief
     return Evaluation(
         method=model.head.info.name,
@@ -171,7 +170,7 @@ def evaluate(
 
 
 def score_split(
-    model: Model, split: Split, detectors: Iterable[Detector] = (), bar: tqdm[Any] | None = None
+    model: Model, split: AnySplit, detectors: Iterable[Detector] = (), bar: tqdm[Any] | None = None
 ) -> ScoredSplit:
     """Every score of every input of a split.
 
@@ -190,12 +189,12 @@ def score_split(
         bar.set_postfix_str(f"{name} on {split.name}")
         if detector.needs == "inputs":
             parts = []
-            for piece in torch.split(split.x, BATCH):
-                parts.append(detector.score_inputs(model, piece))
+            for piece, _ in split.walk(BATCH):
+                parts.append(detector.score(model, piece))
                 bar.update(len(piece))
             by_detector[name] = torch.cat(parts)
         else:
-            by_detector[name] = detector.score(observed)
+            by_detector[name] = detector.score_observed(observed)
             bar.update(len(observed))
     by_score = {name: scores.SCORES[name](observed.belief) for name in names}
     return ScoredSplit(observed, by_score, by_detector)
@@ -212,7 +211,7 @@ def detection(inside: Mapping[str, Any], outside: Mapping[str, Any]) -> dict[str
 
 
 def fit_detectors(
-    model: Model, names: Collection[str], train: Split, validation: Split
+    model: Model, names: Collection[str], train: AnySplit, validation: AnySplit
 ) -> list[Detector]:
     """Detectors with their default settings, fitted on what the model makes of the data.
 
@@ -235,7 +234,7 @@ def fit_detectors(
     fitted = [detector for detector, reason in zip(wanted, reasons, strict=True) if reason is None]
     seen = observe(model, train)
     for detector in fitted:
-        detector.fit(seen, held)
+        detector.fit_observed(seen, held)
     return fitted
 
 
@@ -251,7 +250,7 @@ def detector_facts(detectors: Iterable[Detector]) -> dict[str, Any]:
     }
 
 
-def _bar(splits: Iterable[Split], detectors: Sequence[Detector], show: bool | None) -> tqdm[Any]:
+def _bar(splits: Iterable[AnySplit], detectors: Sequence[Detector], show: bool | None) -> tqdm[Any]:
     total = len(detectors) * sum(map(len, splits))
     hidden = not detectors or (None if show is None else not show)
     return tqdm(total=total, desc="detectors", unit="input", disable=hidden, leave=False)

@@ -21,15 +21,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi.belief import Belief
-from gemfi.data import Split
-from gemfi.data.splits import require_use
+from gemfi.data.splits import AnySplit, require_use
 from gemfi.errors import InputError
-from gemfi.methods.base import DataFacts, Progress
 from gemfi.model import Model
 from gemfi.modes import evaluating
 from gemfi.scores import score_of
 from gemfi.training.config import TrainConfig
-from gemfi.training.features import FeatureBatches
 from gemfi.training.objective import Objective, make_optimizer
 
 __all__ = ["OutlierDetector", "Postprocessor", "lightning_module"]
@@ -158,8 +155,8 @@ def _model(net: object) -> Model:
 
 def lightning_module(
     model: Model,
-    train: Split,
-    validation: Split | None = None,
+    train: AnySplit,
+    validation: AnySplit | None = None,
     config: TrainConfig = TrainConfig(),  # noqa: B008 - frozen
 ) -> Any:
     """A `LightningModule` that trains a model as `gemfi.fit` does.
@@ -198,14 +195,12 @@ class _Training:
     log_dict: Any
 
     def __init__(
-        self, model: Model, train: Split, validation: Split | None, config: TrainConfig
+        self, model: Model, train: AnySplit, validation: AnySplit | None, config: TrainConfig
     ) -> None:
         super().__init__()
         self.model, self.config = model, config
         self.train_split, self.validation_split = train, validation
-        self.objective = Objective(model)
-        self.generator = torch.Generator().manual_seed(config.seed + 1)
-        self.steps = 0
+        self.objective: Objective | None = None
         self.notes: list[str] = []
 
     def forward(self, x: Tensor) -> Any:
@@ -214,17 +209,14 @@ class _Training:
 
     def on_fit_start(self) -> None:
         """Tell the head what it may know of the data."""
-        train = self.train_split
-        self.steps = int(self.trainer.estimated_stepping_batches)
-        self.model.inputs = self.model.inputs.trained_on(train)
-        self.model.head.prepare(DataFacts(train.class_counts, self.steps))
+        steps, counts = int(self.trainer.estimated_stepping_batches), self.train_split.class_counts
+        self.objective = Objective(self.model, steps, class_counts=counts, seed=self.config.seed)
 
     def training_step(self, batch: tuple[Tensor, Tensor], _index: int) -> Tensor:
         """The sum of the loss terms."""
-        at = Progress(min(self.global_step, self.steps - 1), self.steps)
-        terms = self.objective(batch[0], batch[1], None, at, self.generator)
-        loss = torch.stack(list(terms.values())).sum()
-        self.log_dict({f"train_{name}": term.detach() for name, term in terms.items()})
+        assert self.objective is not None  # noqa: S101 - made when the fit began
+        loss: Tensor = self.objective(batch[0], batch[1])
+        self.log_dict({f"train_{name}": term for name, term in self.objective.terms.items()})
         self.log("train_loss", loss.detach(), prog_bar=True)
         return loss
 
@@ -253,14 +245,7 @@ class _Training:
 
     def on_train_end(self) -> None:
         """Fit the statistics."""
-        self.model.eval()
-        validation = self.validation_split
-        with torch.no_grad():
-            fitted = self.model.head.fit_statistics(
-                FeatureBatches(self.model, self.train_split),
-                None if validation is None else FeatureBatches(self.model, validation),
-            )
-        self.notes = [*self.model.head.notes(), *fitted]
+        self.notes = self.model.finish(self.train_split, self.validation_split)
 
 
 def _lightning_base() -> type:

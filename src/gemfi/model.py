@@ -13,10 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+from torch.utils.data import DataLoader, Dataset
 
 from gemfi.backbones import Blueprint, Stack, cannot_learn, find_backbone, parameters, tokens_of
 from gemfi.belief import Belief
-from gemfi.data import Split
 from gemfi.data.inputs import InputSpec
 from gemfi.data.normalisation import (
     Normalisation,
@@ -24,9 +24,12 @@ from gemfi.data.normalisation import (
     is_on_another_scale,
     standardised,
 )
-from gemfi.data.splits import OOD_ROLES
+from gemfi.data.splits import OOD_ROLES, AnySplit, Role, Split, require_use
 from gemfi.data.tensors import as_tensor
+from gemfi.data.wrap import as_split, is_data_set
+from gemfi.devices import CPU, device_of, move, place
 from gemfi.errors import GemfiWarning, InputError, NoAnswerError, user_level
+from gemfi.finish import finish
 from gemfi.methods import Head, method
 from gemfi.modes import evaluating
 from gemfi.spectral import SOFT
@@ -37,7 +40,8 @@ _ANOTHER_SCALE: Final = (
     "GEMClassifier a preprocessor=, which X then always goes through"
 )
 
-Inputs = Tensor | npt.NDArray[Any] | Split
+Inputs = Tensor | npt.NDArray[Any] | AnySplit | Dataset[Any] | DataLoader[Any]
+"""A tensor, an array, a split, a data set or a loader (labels that it has are not looked at)."""
 
 
 class Model(nn.Module):
@@ -146,46 +150,94 @@ class Model(nn.Module):
         return replace(belief, log_temperature=total)
 
     @torch.no_grad()
-    def predict(self, x: Inputs, batch_size: int = 512) -> Belief:
-        """The belief on any number of inputs, in evaluation mode, as float64.
+    def predict(
+        self, x: Inputs, batch_size: int = 512, *, device: str | torch.device | None = None
+    ) -> Belief:
+        """The belief on any number of inputs, in evaluation mode, as float64 on the CPU.
 
         The modes and buffers of the model stay as they are, so that threads may share it.
 
         Args:
-            x: (N, ...) inputs with N ≥ 1: a tensor, an array or a split.
-            batch_size: how many at a time.
+            x: (N, ...) inputs with N ≥ 1: a tensor, an array, a split, a data set or a loader.
+            batch_size: how many at a time; a loader has its own.
+            device: where to compute, and where the model is afterwards: `auto`, or a name such as
+                `cuda`. Defaults to where it is.
         """
-        passes = evaluating(self).passes(x, batch_size)
-        belief = Belief.cat([belief for _, belief in passes]).to(torch.float64)
+        place(self, device)
+        belief = Belief.cat([belief for _, belief in evaluating(self).passes(x, batch_size)])
         self.warn_of_scale(x)
         return belief
 
     @torch.no_grad()
     def embed(self, x: Inputs, batch_size: int = 512) -> Tensor:
-        """Features (N, D) of any number of inputs, in evaluation mode."""
-        return torch.cat([z for _, z in evaluating(self)._feature_batches(x, batch_size)])
+        """Features (N, D) of any number of inputs, in evaluation mode, on the CPU."""
+        model = evaluating(self)
+        return torch.cat([model._embed(x, n).cpu() for n, x in model._batches(x, batch_size)])
 
     def passes(self, x: Inputs, batch_size: int = 512) -> Iterator[tuple[Tensor, Belief]]:
-        """Checked features and beliefs, batch by batch, in the mode that the model is in."""
-        for start, z in self._feature_batches(x, batch_size):
-            belief = self._believe(z)
-            _check_belief(belief, start)
-            yield z, belief
+        """Features and float64 beliefs on the CPU, batch by batch, in the mode of the model."""
+        for first, batch in self._batches(x, batch_size):
+            yield self.ask(batch, first)
 
-    def _feature_batches(self, inputs: Inputs, batch_size: int) -> Iterator[tuple[int, Tensor]]:
-        """The number of the first input of each batch, and the features of the batch."""
-        x = self._checked(inputs)
+    def ask(self, x: Tensor, first: int = 0) -> tuple[Tensor, Belief]:
+        """Checked features and belief of one batch, on the CPU, in the mode of the model.
+
+        Args:
+            x: (B, ...) inputs.
+            first: the number of its first input, for messages.
+        """
+        z = self._embed(x, first)
+        belief = self._believe(z).to(CPU)
+        _check_belief(belief, first)
+        return z.cpu(), belief.to(torch.float64)
+
+    def finish(self, train: Any, validation: Any = None) -> list[str]:
+        """Fit densities, scales and the like when a loop of your own has trained the weights.
+
+        `fit` does it by itself. The model is in evaluation mode afterwards, and can be asked, saved
+        and exported. Returns notes.
+
+        Args:
+            train: the training data: a split of that role, a data set or a loader.
+            validation: validation data, for the scales; without it they come from training data.
+        """
+        if is_data_set(train):
+            train = as_split(train, role=Role.TRAIN, name="train")
+        if is_data_set(validation):
+            validation = as_split(validation, role=Role.VALIDATION, name="validation")
+        require_use(train, "statistics")
+        if validation is not None:
+            require_use(validation, "density scaling")
+        self.inputs = self.inputs.trained_on(train)
+        return [*self.head.notes(), *finish(self, train, validation)]
+
+    def _batches(self, inputs: Inputs, batch_size: int) -> Iterator[tuple[int, Tensor]]:
+        """Checked batches, each with the number of its first input."""
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        for start in range(0, len(x), batch_size):
-            z = self.features(x[start : start + batch_size])
-            check_width(z, self.head.num_features)
-            _refuse_rows(~torch.isfinite(z).all(dim=1), start, "the features of")
-            yield start, z
+        if is_data_set(inputs):
+            tokens = self.tokens is not None
+            inputs = as_split(inputs, role=Role.OOD_TEST, name="inputs", tokens=tokens)
+        if isinstance(inputs, AnySplit) and not isinstance(inputs, Split):
+            first = 0
+            for x, _ in inputs.walk(inputs.batch_size or batch_size):
+                yield first, self._checked(x)
+                first += len(x)
+            return
+        x = self._checked(inputs.x if isinstance(inputs, Split) else inputs)
+        for first in range(0, len(x), batch_size):
+            yield first, x[first : first + batch_size]
 
-    def _checked(self, inputs: Inputs) -> Tensor:
-        """A batch of inputs as a tensor that the backbone can take."""
-        x = as_tensor(inputs.x if isinstance(inputs, Split) else inputs, "x")
+    def _embed(self, x: Tensor, first: int) -> Tensor:
+        """Checked features of a checked batch, on the model's device."""
+        z = self.features(move(x, device_of(self)))
+        check_width(z, self.head.num_features)
+        _refuse_rows(~torch.isfinite(z).all(dim=1), first, "the features of")
+        return z
+
+    def _checked(self, inputs: Any) -> Tensor:
+        """Inputs as a tensor that the backbone can take."""
+        x = as_tensor(inputs, "x")
         if x.ndim < 1 or len(x) == 0:
             raise InputError(f"expected at least one input, got shape {tuple(x.shape)}")
         if self.tokens is not None:
@@ -199,14 +251,14 @@ class Model(nn.Module):
     def warn_of_scale(self, inputs: Inputs) -> None:
         """Warn where rows have probably skipped a preprocessing step."""
         mean, std = self.input_mean, self.input_std
-        if isinstance(inputs, Split):
+        if mean is None or std is None or is_data_set(inputs):
+            return
+        if isinstance(inputs, AnySplit):
             if inputs.role in OOD_ROLES:
                 return  # on another scale, maybe, and meant so
-            inputs = inputs.x
+            inputs = inputs.first(len(inputs)) if isinstance(inputs, Split) else inputs.first(32)
         x = as_tensor(inputs, "x")
-        if mean is None or std is None or x.ndim != 2:
-            return
-        if is_on_another_scale(x.to(mean), mean, std):
+        if x.ndim == 2 and is_on_another_scale(x.to(mean), mean, std):
             warnings.warn(_ANOTHER_SCALE, GemfiWarning, stacklevel=user_level())
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi._config import check_choices, check_int, check_number
+from gemfi.devices import on_host
 from gemfi.errors import InputError
 
 Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
@@ -137,36 +138,41 @@ class Halo(Synthesiser):
         super().__init__(config, num_classes, num_features)
         self.register_buffer("spread", torch.zeros(()))  # mean variance within classes
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.ready = False  # whether a spread is known; after loading, `batches` tells
 
     @torch.no_grad()
     def observe(self, z: Tensor, y: Tensor) -> None:
         """Follow the variance within classes, over about fifty batches."""
-        z = functional.normalize(z, dim=1)
-        member = functional.one_hot(y, self.num_classes).to(z.dtype)  # (B, C)
-        counts = member.sum(dim=0)
-        mean = member.T @ z / counts.clamp_min(1)[:, None]
-        free = len(z) - int((counts > 0).sum())  # degrees of freedom
+        with on_host():
+            free = len(y) - int((torch.bincount(y.cpu()) > 0).sum())  # degrees of freedom
         if free < 1:
             return
+        z, y = functional.normalize(z, dim=1), y.to(z.device)
+        member = functional.one_hot(y, self.num_classes).to(z.dtype)  # (B, C)
+        mean = member.T @ z / member.sum(dim=0).clamp_min(1)[:, None]
         variance = (z - mean[y]).square().sum() / (free * self.num_features)
         self.batches += 1
         self.spread += (variance - self.spread) / self.batches.clamp_max(_HALO_MEMORY)
+        self.ready = True
 
     @torch.no_grad()
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
         """Perturb features and mixtures of the batch; None before a spread is known."""
-        if self.batches == 0:
+        self.ready = self.ready or bool(self.batches > 0)
+        if not self.ready:
             return None
         shape = (self.wanted(z), 1)
 
         def uniform() -> Tensor:
-            return torch.rand(shape, generator=generator, dtype=z.dtype)
+            return torch.rand(shape, generator=generator, dtype=z.dtype).to(z.device)
 
-        first, second = (z[torch.randint(len(z), shape[:1], generator=generator)] for _ in range(2))
+        first, second = (
+            z[torch.randint(len(z), shape[:1], generator=generator).to(z.device)] for _ in range(2)
+        )
         share = torch.where(uniform() < 0.5, 0.5 * uniform(), 0.0)
         near, far = math.log(self.config.near), math.log(self.config.far)
         length = torch.exp(near + (far - near) * uniform())
-        noise = torch.randn(first.shape, generator=generator, dtype=z.dtype)
+        noise = torch.randn(first.shape, generator=generator, dtype=z.dtype).to(z.device)
         base = torch.lerp(first, second, share)
         size: Tensor = torch.linalg.vector_norm(base, dim=1, keepdim=True)
         return torch.addcmul(base, size * length * self.spread.sqrt(), noise)
@@ -178,9 +184,10 @@ class Noise(Synthesiser):
     @torch.no_grad()
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
         """Perturb randomly chosen features of the batch."""
-        chosen = z[torch.randint(len(z), (self.wanted(z),), generator=generator)]
+        rows = torch.randint(len(z), (self.wanted(z),), generator=generator)
+        chosen = z[rows.to(z.device)]
         spread = z.std(dim=0, correction=0).mean()
-        noise = torch.randn(chosen.shape, generator=generator, dtype=z.dtype)
+        noise = torch.randn(chosen.shape, generator=generator, dtype=z.dtype).to(z.device)
         return chosen + self.config.scale * spread * noise
 
 
@@ -191,18 +198,23 @@ class Between(Synthesiser):
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
         """Mix random pairs of the batch; None where none differ, as in a batch of one class."""
         count = self.wanted(z)
-        first, second = (torch.randint(len(z), (4 * count,), generator=generator) for _ in range(2))
-        apart = (y[first] != y[second]).nonzero().squeeze(1)[:count]
+        with on_host():
+            y = y.cpu()
+            pairs = torch.randint(len(z), (2, 4 * count), generator=generator)
+            apart = (y[pairs[0]] != y[pairs[1]]).nonzero().squeeze(1)[:count]
+            first, second = pairs[:, apart]
+            share = 0.3 + 0.4 * torch.rand(len(apart), 1, generator=generator, dtype=z.dtype)
         if len(apart) == 0:
             return None
-        share = 0.3 + 0.4 * torch.rand(len(apart), 1, generator=generator, dtype=z.dtype)
-        return share * z[first[apart]] + (1 - share) * z[second[apart]]
+        share = share.to(z.device)
+        return share * z[first.to(z.device)] + (1 - share) * z[second.to(z.device)]
 
 
 class Tails(Synthesiser):
     """VOS: the least likely draws of class-conditional Gaussians on queues of recent features.
 
     They are refitted when a quarter of the queues was replaced, and when a class gets its second.
+    The queues are where the features are; the counts, which decide what is done, on the CPU.
     """
 
     bank: Tensor
@@ -220,35 +232,46 @@ class Tails(Synthesiser):
         self.register_buffer("mean", torch.zeros(num_classes, num_features))
         self.register_buffer("factor", torch.zeros(matrices, num_features, num_features))
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.seen, self.fresh = self.seen.cpu(), self.fresh.cpu()
+        return self
+
     @torch.no_grad()
     def observe(self, z: Tensor, y: Tensor) -> None:
         """Put the features into the queues of their classes, in place of the oldest."""
-        order = torch.argsort(y, stable=True)
-        labels = y[order]
-        counts = torch.bincount(labels, minlength=self.num_classes)
-        first = counts.cumsum(0) - counts
-        within = torch.arange(len(labels), device=y.device) - first[labels]
-        # only the last `queue` of a class can survive this batch
-        keep = within >= (counts - self.config.queue)[labels]
-        slot = (self.seen[labels] + within) % self.config.queue
-        self.bank[labels[keep], slot[keep]] = z[order][keep].to(self.bank.dtype)
-        joins = ((self.seen < 2) & (self.seen + counts >= 2)).any()  # no Gaussian of its own yet
-        self.seen += counts
-        self.fresh += len(y) + joins * self.num_classes * self.config.queue
+        with on_host():
+            order = torch.argsort(y.cpu(), stable=True)
+            labels = y.cpu()[order]
+            counts = torch.bincount(labels, minlength=self.num_classes)
+            first = counts.cumsum(0) - counts
+            within = torch.arange(len(labels)) - first[labels]
+            # only the last `queue` of a class can survive this batch
+            keep = within >= (counts - self.config.queue)[labels]
+            slot = (self.seen[labels] + within) % self.config.queue
+            order, labels, slot = order[keep], labels[keep], slot[keep]
+            joins = ((self.seen < 2) & (self.seen + counts >= 2)).any()  # no Gaussian yet
+            self.seen += counts
+            self.fresh += len(y) + joins * self.num_classes * self.config.queue
+        where = self.bank.device
+        self.bank[labels.to(where), slot.to(where)] = z[order.to(where)].to(self.bank.dtype)
 
     @torch.no_grad()
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
         """The tails of the classes seen so far; None while fewer than two have two features."""
-        present = (self.seen > 1).nonzero().squeeze(1)
+        with on_host():
+            present = (self.seen > 1).nonzero().squeeze(1)
+            due = bool(self.fresh * 4 >= self.num_classes * self.config.queue)
+            held = self.seen.clamp_max(self.config.queue)
+            self.fresh *= not due or len(present) < 2
         if len(present) < 2:
             return None
-        if self.fresh * 4 >= self.num_classes * self.config.queue:
-            self._refit()
+        if due:
+            self._refit(held.to(z.device))
         return self._tail(present, self.wanted(z), generator)
 
-    def _refit(self) -> None:
-        self.fresh.zero_()
-        held = self.seen.clamp_max(self.config.queue)
+    def _refit(self, held: Tensor) -> None:
+        """Gaussians of the `held` (C,) features in the queues."""
         slots = torch.arange(self.config.queue, device=held.device)
         mask = (slots < held[:, None]).to(self.bank.dtype)[:, :, None]  # (C, Q, 1)
         self.mean.copy_((self.bank * mask).sum(dim=1) / held.clamp_min(1)[:, None])
@@ -261,7 +284,7 @@ class Tails(Synthesiser):
         ridge = covariance.diagonal(dim1=1, dim2=2).mean(dim=1).clamp_min(1e-12) * 1e-3
         eye = torch.eye(self.num_features, dtype=covariance.dtype, device=covariance.device)
         matrix = (covariance + ridge[:, None, None] * eye).to(torch.float64)
-        self.factor.copy_(torch.linalg.cholesky(matrix))
+        self.factor.copy_(torch.linalg.cholesky_ex(matrix).L)  # looks at no number of the device
 
     def _tail(self, present: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Log N(μ + Lε; μ, LLᵀ) = const − ‖ε‖²/2: the least likely draws have the longest ε.
@@ -273,6 +296,7 @@ class Tails(Synthesiser):
         noise = torch.randn(shape, generator=generator, dtype=self.bank.dtype)
         longest = noise.square().sum(dim=2).topk(keep, dim=1).indices  # (P, keep)
         noise = noise.gather(1, longest[:, :, None].expand(-1, -1, self.num_features))
+        noise, present = noise.to(self.mean.device), present.to(self.mean.device)
         factor = self.factor if len(self.factor) == 1 else self.factor[present]
         return (self.mean[present][:, None] + noise @ factor.transpose(1, 2)).flatten(0, 1)
 
@@ -305,35 +329,39 @@ def scramble(x: Tensor, y: Tensor, count: int, generator: torch.Generator) -> Te
     """
     if count == 0:
         return None
-    chosen = torch.randint(len(x), (count,), generator=generator).to(x.device)
-    differs = (y[chosen][:, None] != y[None, :]).to(torch.float64).cpu()  # (count, B)
-    if not bool((differs.sum(dim=1) > 0).all()):
-        return None
-    partner = torch.multinomial(differs, 1, generator=generator).squeeze(1).to(y.device)
+    with on_host():
+        y = y.cpu()
+        chosen = torch.randint(len(x), (count,), generator=generator)
+        differs = (y[chosen][:, None] != y[None, :]).to(torch.float64)  # (count, B)
+        if not bool((differs.sum(dim=1) > 0).all()):
+            return None
+        partner = torch.multinomial(differs, 1, generator=generator).squeeze(1)
+        kinds = torch.randint(len(IMAGES), (count,), generator=generator)
+        sizes = torch.bincount(kinds, minlength=len(IMAGES)).tolist()
+    first, second = x[chosen.to(x.device)], x[partner.to(x.device)]
     if x.ndim != 4 or min(x.shape[2:]) < _SMALLEST_IMAGE:
-        return exchange(x[chosen], x[partner], generator)
-    kind = torch.randint(len(IMAGES), (count,), generator=generator).to(x.device)
-    result = torch.empty_like(x[chosen])
-    for number, make in enumerate(IMAGES):
-        rows = (kind == number).nonzero().squeeze(1)
-        if len(rows):
-            result[rows] = make(x[chosen[rows]], x[partner[rows]], generator)
-    return result
+        return exchange(first, second, generator)
+    parts = zip(IMAGES, torch.split(first, sizes), torch.split(second, sizes), strict=True)
+    return torch.cat([make(one, other, generator) for make, one, other in parts if len(one)])
 
 
 def shuffle_patches(x: Tensor, _other: Tensor, generator: torch.Generator) -> Tensor:
     """Cut each image into 2×2, 3×3 or 4×4 patches and put them back in another order."""
     result = x.clone()
-    sides = torch.randint(2, 5, (len(x),), generator=generator)
-    for side in range(2, 5):
-        rows = (sides == side).nonzero().squeeze(1).to(x.device)
+    with on_host():
+        sides = torch.randint(2, 5, (len(x),), generator=generator)
+        rows_of = {side: (sides == side).nonzero().squeeze(1) for side in range(2, 5)}
+    for side, chosen in rows_of.items():
+        rows = chosen.to(x.device)
         high, wide = x.shape[2] // side, x.shape[3] // side  # of a patch
         cut = x[rows, :, : side * high, : side * wide]
         grid = cut.reshape(len(rows), x.shape[1], side, high, side, wide).permute(0, 2, 4, 1, 3, 5)
         patches = grid.flatten(1, 2)  # (R, side², C, h, w)
-        order = torch.rand(patches.shape[:2], generator=generator).argsort(dim=1).to(x.device)
-        same = (order == torch.arange(side**2, device=x.device)).all(dim=1)
-        order[same] = order[same].roll(1, dims=1)  # the old order is no outlier
+        order = torch.rand(patches.shape[:2], generator=generator).argsort(dim=1)
+        same = (order == torch.arange(side**2)).all(dim=1, keepdim=True)
+        order = torch.where(same, order.roll(1, dims=1), order).to(
+            x.device
+        )  # the old is no outlier
         patches = patches.gather(1, order[:, :, None, None, None].expand_as(patches))
         result[rows, :, : side * high, : side * wide] = (
             patches.reshape(grid.shape).permute(0, 3, 1, 4, 2, 5).reshape(cut.shape)

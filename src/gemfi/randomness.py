@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import random
 import threading
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import torch
 
 _LOCK = threading.RLock()
@@ -25,33 +28,60 @@ def derived_generator(text: str) -> torch.Generator:
     return torch.Generator().manual_seed(derived_seed(text))
 
 
-class OwnGenerator:
-    """A state of torch's global CPU generator that belongs to one run."""
+class OwnGenerators:
+    """States of the global generators of torch (on the CPU), numpy and Python that are one's own.
+
+    Args:
+        seed: with which they begin.
+    """
 
     def __init__(self, seed: int) -> None:
-        self.state = torch.Generator().manual_seed(seed).get_state()
+        with _LOCK:
+            outer = _states()
+            seed_globals(seed)
+            self._states = _states()
+            _set_states(outer)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Draw from this state where torch draws from its own; other threads of gemfi wait."""
+        """Draw from these states in place of the process's; other threads of gemfi wait."""
         with _LOCK:
-            outer = torch.get_rng_state()
-            torch.set_rng_state(self.state)
+            outer = _states()
+            _set_states(self._states)
             try:
                 yield
             finally:
-                self.state = torch.get_rng_state()
-                torch.set_rng_state(outer)
+                self._states = _states()
+                _set_states(outer)
+
+
+def seed_globals(seed: int) -> None:
+    """Seed the global generators of torch (on the CPU), numpy and Python."""
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed % (1 << 32))  # noqa: NPY002 - what others wrote draws from it
+    random.seed(seed)
+
+
+def _states() -> tuple[Any, Any, Any]:
+    return torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+
+
+def _set_states(states: tuple[Any, Any, Any]) -> None:
+    torch.set_rng_state(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002
+    random.setstate(states[2])
 
 
 @contextlib.contextmanager
-def forked_generator(seed: int | None = None) -> Iterator[None]:
+def forked_generator(seed: int | None = None, device: torch.device | None = None) -> Iterator[None]:
     """Leave torch's global generators as they were; other threads of gemfi wait.
 
     Args:
         seed: to begin with; None draws on from where the generators are.
+        device: beside the CPU.
     """
-    with _LOCK, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    is_cuda = device is not None and device.type == "cuda" and torch.cuda.is_available()
+    with _LOCK, torch.random.fork_rng(devices=[device] if is_cuda else []):
         if seed is not None:
             torch.manual_seed(seed)
         yield

@@ -18,6 +18,7 @@ from gemfi._config import check_int
 from gemfi._drawing import require_matplotlib
 from gemfi._files import runs_root, write_atomically
 from gemfi._text import UNDEFINED, WIDTH, aligned, duration, number
+from gemfi.cli.options import Device
 from gemfi.errors import InputError
 from gemfi_bench.estimate import Countdown, estimate, jobs_of
 from gemfi_bench.grid import RATES, Cell
@@ -41,6 +42,7 @@ def bench(
     out: Annotated[str | None, _Path] = None,
     only: Annotated[tuple[str, ...], _Chosen] = (),
     threads: Annotated[int | None, _Count] = None,
+    device: Device = "auto",
     *,
     arrays: bool = False,
     dry_run: bool = False,
@@ -60,6 +62,7 @@ def bench(
         only: groups of the grid, or single rows, such as methods or ablation/ablation-full;
             --dry-run shows them. The learning rates that are to be chosen come first.
         threads: of torch. One each is best where several processes share the work.
+        device: auto, cpu, cuda, cuda:N or mps.
         arrays: also do runs again whose records are here without their arrays, as those of results
             under version control are (some tables and figures are made from arrays), or without an
             OOD set that was absent then and is here now.
@@ -74,7 +77,7 @@ def bench(
         require_matplotlib()  # fail before the training and not after it
     chosen = find_protocol(protocol)
     folder = runs_root() / "bench" / chosen.name if out is None else Path(out)
-    work = Bench(chosen, folder, arrays=arrays)
+    work = Bench(chosen, folder, arrays=arrays, device=device)
     cells = work.plan()
     wanted = selection(cells, chosen, only)
     cells = [cell for cell in cells if wanted(cell)]

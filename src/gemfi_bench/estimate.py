@@ -132,12 +132,12 @@ def jobs_of(bench: Bench, cells: Iterable[Cell]) -> list[Job]:
 
 def steps_of(spec: RunSpec, samples: int) -> int:
     """Optimiser steps of a run on so many samples."""
-    return batches_per_epoch(samples, spec.train.batch_size) * spec.train.epochs
+    return batches_per_epoch(samples, spec.train.samples_a_step) * spec.train.epochs
 
 
 def _method(spec: Mapping[str, Any]) -> str:
     network = [spec["method"], spec["backbone"], spec["backbone_options"]]
-    training = [spec["train"][name] for name in ("batch_size", "augmentation", "bf16")]
+    training = [spec["train"].get(name) for name in ("batch_size", "augmentation", "precision")]
     return json.dumps([*network, *training], sort_keys=True)
 
 
@@ -164,7 +164,7 @@ def timed_pace(spec: RunSpec, task: Task) -> Pace:
         task: its data.
     """
     model = spec.build(task.num_classes, task.normalisation)
-    rows = slice(spec.train.batch_size)
+    rows = slice(spec.train.samples_a_step)
     facts = DataFacts(task.train.class_counts, steps_of(spec, len(task.train)))
     subject = Subject(model, spec, task.train.x[rows], task.train.labels[rows], facts)
     batch = task.validation.subset(range(min(_BATCH, len(task.validation))))

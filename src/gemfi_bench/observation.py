@@ -78,7 +78,7 @@ def observed_arrays(
         tensors["log_probs"] = belief.log_probs()
     if examples:
         tensors["features"] = observed.features[:FEATURES]
-        tensors["example/input"] = observed.required_split.x[:EXAMPLES]
+        tensors["example/input"] = observed.required_split.first(EXAMPLES)
         for name in ("log_p", "log_weight", "log_evidence", "log_rho"):
             if (values := getattr(belief, name)) is not None:
                 tensors[f"example/{name}"] = values[:EXAMPLES]

@@ -75,13 +75,13 @@ class Setting:
     def __post_init__(self) -> None:
         if BASE not in self.specs:
             raise InputError(f"ratios are against {BASE}, which is not among the contestants")
-        if len({spec.train.batch_size for spec in self.specs.values()}) > 1:
+        if len({spec.train.samples_a_step for spec in self.specs.values()}) > 1:
             raise InputError("contestants are compared on one batch: give them one batch size")
 
     @property
     def batch(self) -> int:
         """Inputs of a step."""
-        return self.specs[BASE].train.batch_size
+        return self.specs[BASE].train.samples_a_step
 
     @classmethod
     def of(cls, bench: Bench) -> Setting:
@@ -109,11 +109,15 @@ class Subject:
 
     def __init__(self, model: Model, spec: RunSpec, x: Tensor, y: Tensor, facts: DataFacts) -> None:
         self.model, self.config, self.x, self.y = model, spec.train, x, y
-        self.step = Objective(model, bf16=spec.train.bf16)
+        self.step = Objective(
+            model,
+            _MIDDLE.steps,
+            class_counts=facts.class_counts,
+            precision=spec.train.precision,
+        )
         self.optimizer = make_optimizer(model, spec.train)
         self.generator = torch.Generator().manual_seed(0)
         self.scores = [SCORES[name] for name in model.head.named_scores.values()]
-        model.head.prepare(facts)
         # densities of random features: what they hold does not change what they cost
         z = torch.randn(_FITTED, model.head.num_features, generator=self.generator)
         labels = torch.arange(_FITTED) % model.head.num_classes
@@ -126,9 +130,10 @@ class Subject:
         self.model.train()
         augmentation = self.config.augmentation
         x = self.x if augmentation.is_nothing else augmentation(self.x, self.generator)
-        terms = self.step(x, self.y, None, _MIDDLE, self.generator)
+        self.step.step = _MIDDLE.step
+        loss = self.step(x, self.y)
         self.optimizer.zero_grad(set_to_none=True)
-        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
 
@@ -142,7 +147,7 @@ class Subject:
 
 def subject(spec: RunSpec, sample_shape: Sequence[int], num_classes: int) -> Subject:
     """A contestant on a batch of random inputs."""
-    count = spec.train.batch_size
+    count = spec.train.samples_a_step
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count, *sample_shape, generator=generator)
     facts = DataFacts(torch.full((num_classes,), _FITTED), _MIDDLE.steps)

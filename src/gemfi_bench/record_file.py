@@ -30,6 +30,7 @@ from gemfi._config import from_plain
 from gemfi._files import appending, hold_lock, to_json, try_lock, write_atomically
 from gemfi.errors import CheckpointError
 from gemfi.methods.upgrade import upgraded
+from gemfi.training.config import upgraded_training
 
 RECORDS: Final = "records.jsonl"
 PACKED: Final = "records.jsonl.gz"
@@ -79,7 +80,9 @@ class RunRecord:
             if "head" not in record.spec:
                 return record
             name, head = upgraded(record.spec["method"], record.spec["head"])
-            return replace(record, spec={**record.spec, "method": name, "head": head})
+            train = upgraded_training(record.spec["train"])
+            spec = {**record.spec, "method": name, "head": head, "train": train}
+            return replace(record, spec=spec)
         except ValueError as error:  # of UTF-8, of JSON, or of the fields
             raise CheckpointError(
                 f"{where} is no record of a run ({error}); delete that line, and the run is done "

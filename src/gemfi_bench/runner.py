@@ -62,8 +62,10 @@ class Bench:
         task: Task | None = None,
         *,
         arrays: bool = False,
+        device: str | None = None,
     ) -> None:
         self.protocol, self.folder, self.arrays = protocol, Path(folder), arrays
+        self.device = device
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file; give a folder for the benchmark")
         _check_folder(self.folder, protocol)
@@ -204,11 +206,19 @@ class Bench:
         """The model of a cell, what its training was, and in which sessions."""
         if not cell.members:
             folder = self.run_folder(cell.spec)
-            run = train_run(cell.spec, folder, progress=progress, task=self.task)
+            run = train_run(
+                cell.spec, folder, progress=progress, task=self.task, device=self.device
+            )
             return run.model, run.training, list(map(to_plain, run.record.sessions))
         lost = self.untrained(cell)
         for spec in lost.values():
-            train_run(spec, self.run_folder(spec), progress=progress, task=self.task)
+            train_run(
+                spec,
+                self.run_folder(spec),
+                progress=progress,
+                task=self.task,
+                device=self.device,
+            )
         runs = [Run.open(self.run_folder(spec)) for spec in cell.members]
         model = assembled(cell.spec, [run.model for run in runs])
         notes = [f"assembled from {len(runs)} runs of {runs[0].spec.method}"]

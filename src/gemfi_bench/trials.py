@@ -213,7 +213,7 @@ def run(budget_name: str, name: str, seed: int, runs: Path | None) -> dict[str, 
     begin = time.perf_counter()
     folder = None if runs is None else runs / f"{budget_name}-{name}-{seed}"
     config = replace(budget.train, seed=seed)
-    with watch_router(model, config.batch_size) as used:
+    with watch_router(model, config.samples_a_step) as used:
         result = fit(model, data.train, data.validation, config, progress=False, run_dir=folder)
     size, here = max(1, len(used) // 10), environment()
     tenths = [used[start : start + size] for start in range(0, len(used), size)][:10]

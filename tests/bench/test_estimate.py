@@ -118,7 +118,7 @@ def test_training_goes_by_its_steps(bench: Bench, planned: list[Cell]) -> None:
         lambda spec: replace(spec, method="edl", head=None),
         lambda spec: replace(spec, backbone_options={**spec.backbone_options, "channels": 3}),
         lambda spec: replace(spec, train=replace(spec.train, batch_size=99)),
-        lambda spec: replace(spec, train=replace(spec.train, bf16=True)),
+        lambda spec: replace(spec, train=replace(spec.train, precision="bf16")),
     ],
 )
 def test_other_methods_networks_and_batches_have_a_pace_of_their_own(

@@ -303,7 +303,7 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         gemfi.save(path, model, class_names="ab")
     with pytest.raises(InputError, match=r"a bundle is of a gemfi\.Model, got Linear"):
         gemfi.save(path, torch.nn.Linear(2, 2))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="calibration= must be a Split, got list"):
+    with pytest.raises(InputError, match="calibration= must be a split, got list"):
         gemfi.save(path, model, calibration=[])  # type: ignore[arg-type]
     path.mkdir()
     with pytest.raises(InputError, match="it is a folder"):

@@ -102,7 +102,7 @@ def test_other_roles_are_refused(role: str) -> None:
 
 
 def test_other_shapes_are_refused() -> None:
-    with pytest.raises(InputError, match=r"'mine': expected images .* got shape \(4, 3, 2\)"):
+    with pytest.raises(InputError, match=r"'mine': expected images .* got samples \(3, 2\)"):
         Normalisation.of(train_split(torch.rand(4, 3, 2)))
     with pytest.raises(InputError, match="statistics needs a Split with a role"):
         Normalisation.of(torch.rand(4, 3))  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ def test_training_learns_on_normalised_rows_and_keeps_the_numbers() -> None:
 def test_inputs_of_other_channels_are_refused_before_anything_is_written(tmp_path: Any) -> None:
     grey = pixels(20, channels=1)
     model = images_model(Normalisation((0.0,) * 3, (1.0,) * 3))
-    message = r"normalises inputs of 3 channels or features, .* got shape \(20, 1, 6, 5\)"
+    message = r"normalises inputs of 3 channels or features, .* got shape \((2|20), 1, 6, 5\)"
     for act in (model.predict, model.embed, model):
         with pytest.raises(InputError, match=message):
             act(grey)

@@ -10,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 from scipy import sparse
-from torch.utils.data import DataLoader, TensorDataset
 
 from gemfi.data import Role, Split, as_split
 from gemfi.data.tensors import as_tensor
@@ -93,16 +92,6 @@ def test_what_is_no_array_of_numbers_is_refused(make: Any, message: str, model: 
         model.predict(x)
     with pytest.raises(InputError, match=message):
         as_split(x, Y, role="train")
-
-
-def test_predict_says_what_to_do_with_a_loader(model: Model) -> None:
-    data = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
-    with pytest.raises(
-        InputError, match=r"write Belief.cat\(\[model.predict\(x\) for x, _ in loader"
-    ):
-        model.predict(DataLoader(data))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r'got TensorDataset: write as_split\(data, role="test"\)'):
-        model.predict(data)  # type: ignore[arg-type]
 
 
 def test_a_list_of_labels_is_told_what_to_write() -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from gemfi import METHODS, Belief, Model, Split, build_model, scores
+from gemfi import METHODS, Belief, Model, Split, as_split, build_model, scores
 from gemfi.detectors import (
     DETECTORS,
     KNN,
@@ -27,13 +28,13 @@ from gemfi.detectors import (
 )
 from gemfi.errors import InputError, RoleError
 
-from .conftest import CLASSES, INPUTS, OOD_TEST, TEST, TRAIN, make_model, wave
+from .conftest import CLASSES, INPUTS, OOD_TEST, TEST, TRAIN, VALIDATION, make_model, wave
 
 
 def scored(detector: Detector, model: Model, split: Split) -> Tensor:
     if detector.needs == "inputs":
-        return detector.score_inputs(model, split.x)
-    return detector.score(observe(model, split))
+        return detector.score(model, split.x)
+    return detector.score_observed(observe(model, split))
 
 
 class TestObserve:
@@ -60,9 +61,9 @@ class TestObserve:
             observed = observe(model, x)
             assert torch.equal(observed.belief.log_p, expected)
             assert observed.split is None
-            assert len(MaxP().score(observed)) == len(TEST)
+            assert len(MaxP().score_observed(observed)) == len(TEST)
         with pytest.raises(InputError, match=r"without a role: observe\(model, as_split\("):
-            KNN().fit(observe(model, TRAIN.x), observe(model, TEST))
+            KNN().fit_observed(observe(model, TRAIN.x), observe(model, TEST))
 
     def test_the_network_runs_once(self, model: Model) -> None:
         seen: list[int] = []
@@ -75,7 +76,7 @@ class TestObserve:
         model.head.eval()
         before = [module.training for module in model.modules()]
         observe(model, TEST)
-        ODIN().score_inputs(model, TEST.x)
+        ODIN().score(model, TEST.x)
         assert [module.training for module in model.modules()] == before
 
     def test_dropout_is_off(self) -> None:
@@ -124,9 +125,9 @@ class TestJointLogits:
         bare = replace(test.belief, logits=None)
         assert torch.equal(joint_logits(bare), bare.log_probs())
         observed = replace(test, belief=bare, logits=joint_logits(bare))
-        assert torch.equal(MaxP().score(observed), MaxP().score(test))
+        assert torch.equal(MaxP().score_observed(observed), MaxP().score_observed(test))
         with pytest.raises(InputError, match=r"energy needs logits, and the method .* has none"):
-            Energy().score(observed)
+            Energy().score_observed(observed)
 
 
 class TestRegistry:
@@ -163,7 +164,7 @@ class TestEvery:
     ) -> None:
         """Features and logits of a linear model are far for far inputs, but p is more certain."""
         detector = DETECTORS[name]()
-        detector.fit(train, validation)
+        detector.fit_observed(train, validation)
         inside, outside = scored(detector, model, TEST), scored(detector, model, OOD_TEST)
         assert inside.dtype == outside.dtype == torch.float64
         assert (inside.shape, outside.shape) == ((len(TEST),), (len(OOD_TEST),))
@@ -176,7 +177,7 @@ class TestEvery:
         self, name: str, model: Model, train: Observed, validation: Observed
     ) -> None:
         detector = DETECTORS[name]()
-        detector.fit(train, validation)
+        detector.fit_observed(train, validation)
         whole, part = (scored(detector, model, each) for each in (TEST, TEST.subset([7, 3])))
         torch.testing.assert_close(part, whole[[7, 3]], rtol=1e-9, atol=1e-12)
 
@@ -185,7 +186,7 @@ class TestEvery:
     ) -> None:
         before = {key: value.clone() for key, value in model.state_dict().items()}
         detector = DETECTORS[name]()
-        detector.fit(train, validation)
+        detector.fit_observed(train, validation)
         scored(detector, model, TEST)
         assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
         assert all(parameter.grad is None for parameter in model.parameters())
@@ -196,9 +197,9 @@ class TestEvery:
         detector = DETECTORS[name]()
         for first, second in ((test, validation), (validation, validation), (train, train)):
             with pytest.raises(RoleError, match=f"fitting the detector {name} as"):
-                detector.fit(first, second)
+                detector.fit_observed(first, second)
         with pytest.raises(RoleError, match=r"which fitting the detector .* refuses"):
-            detector.fit(train, test)
+            detector.fit_observed(train, test)
 
     def test_what_learns_must_be_fitted(self, name: str, model: Model) -> None:
         detector = DETECTORS[name]()
@@ -210,28 +211,35 @@ class TestEvery:
 
 
 class TestInterface:
-    def test_gradients_need_inputs_and_the_rest_does_not(
-        self, model: Model, test: Observed
-    ) -> None:
-        with pytest.raises(InputError, match=r"odin needs gradients .* score_inputs\(model, x\)"):
-            ODIN().score(test)
-        with pytest.raises(InputError, match="maxp needs no gradients"):
-            MaxP().score_inputs(model, TEST.x)
+    def test_gradients_need_the_model(self, test: Observed) -> None:
+        with pytest.raises(InputError, match=r"odin needs gradients .*: call score\(model, x\)"):
+            ODIN().score_observed(test)
+
+    @pytest.mark.parametrize("name", DETECTORS)
+    def test_models_and_data_are_all_it_takes(self, model: Model, name: str) -> None:
+        """Splits, streams and loaders give what a shared look at the data gives."""
+        shared, lone = DETECTORS[name](), DETECTORS[name]()
+        shared.fit_observed(observe(model, TRAIN), observe(model, VALIDATION))
+        loader = DataLoader(TensorDataset(TRAIN.x, TRAIN.labels), batch_size=30)
+        lone.fit(model, as_split(loader, role="train"), VALIDATION)
+        expected = scored(shared, model, TEST)
+        for data in (TEST, TEST.x, DataLoader(TensorDataset(TEST.x, TEST.labels), batch_size=7)):
+            torch.testing.assert_close(lone.score(model, data), expected, rtol=1e-6, atol=1e-7)
 
     def test_inputs_are_checked(self, model: Model) -> None:
         with pytest.raises(InputError, match="at least one input"):
-            ODIN().score_inputs(model, TEST.x[:0])
+            ODIN().score(model, TEST.x[:0])
         with pytest.raises(InputError, match="batch_size must be an integer of at least 1"):
-            ODIN().score_inputs(model, TEST.x, batch_size=0)
+            ODIN().score(model, TEST.x, batch_size=0)
         bad = TEST.x.clone()
         bad[2] = math.nan
         with pytest.raises(InputError, match="odin score of input 2 is NaN"):
-            ODIN().score_inputs(model, bad)
+            ODIN().score(model, bad)
 
     def test_a_second_fit_starts_afresh(self, train: Observed, validation: Observed) -> None:
         detector = KNN(KNNConfig(k=1000))
         for _ in range(2):
-            detector.fit(train, validation)
+            detector.fit_observed(train, validation)
             assert detector.notes == [
                 f"k = {len(TRAIN)} and not 1000: there are no more training samples"
             ]

@@ -54,16 +54,16 @@ class TestODIN:
         with torch.no_grad():
             moved = numeric_step(model, x, temperature, epsilon)
             p = torch.softmax(model(moved).need("logits")[:, 0] / temperature, dim=1)
-        found = ODIN(ODINConfig(temperature, epsilon)).score_inputs(model, x)
+        found = ODIN(ODINConfig(temperature, epsilon)).score(model, x)
         torch.testing.assert_close(found, 1 - p.amax(dim=1), rtol=0, atol=1e-10)
 
     def test_a_step_makes_the_predicted_class_more_likely(self, model: Model) -> None:
-        still = ODIN(ODINConfig(10.0, 0.0)).score_inputs(model, TEST.x)
-        moved = ODIN(ODINConfig(10.0, 0.01)).score_inputs(model, TEST.x)
+        still = ODIN(ODINConfig(10.0, 0.0)).score(model, TEST.x)
+        moved = ODIN(ODINConfig(10.0, 0.01)).score(model, TEST.x)
         assert bool((moved < still).all())
 
     def test_no_step_is_the_temperature_alone(self, model: Model, test: Observed) -> None:
-        found = ODIN(ODINConfig(5.0, 0.0)).score_inputs(model, TEST.x)
+        found = ODIN(ODINConfig(5.0, 0.0)).score(model, TEST.x)
         wanted = 1 - torch.softmax(test.logits / 5, dim=1).amax(dim=1)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
@@ -74,9 +74,9 @@ class TestODIN:
         )
         images = torch.randint(0, 256, (5, 1, 8, 8), dtype=torch.uint8)
         detector = ODIN(ODINConfig(2.0, 0.05))
-        found = detector.score_inputs(model, images)
-        assert torch.equal(found, detector.score_inputs(model, images.float() / 255))
-        assert not torch.equal(found, ODIN(ODINConfig(2.0, 0.0)).score_inputs(model, images))
+        found = detector.score(model, images)
+        assert torch.equal(found, detector.score(model, images.float() / 255))
+        assert not torch.equal(found, ODIN(ODINConfig(2.0, 0.0)).score(model, images))
 
     def test_probabilities_are_in_float64_for_a_model_of_float32(self) -> None:
         """At T = 1000 all scores are near 1 − 1/C, and float32 has seven digits."""
@@ -84,20 +84,20 @@ class TestODIN:
         with torch.no_grad():
             logits = model(TEST.x).need("logits")[:, 0].double()
         wanted = 1 - torch.softmax(logits / 1000, dim=1).amax(dim=1)
-        found = ODIN(ODINConfig(epsilon=0.0)).score_inputs(model, TEST.x)
+        found = ODIN(ODINConfig(epsilon=0.0)).score(model, TEST.x)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-13)
 
     def test_it_works_inside_no_grad_and_in_batches(self, model: Model) -> None:
         with torch.no_grad():
-            found = ODIN().score_inputs(model, TEST.x, batch_size=7)
-        torch.testing.assert_close(found, ODIN().score_inputs(model, TEST.x), rtol=0, atol=1e-14)
+            found = ODIN().score(model, TEST.x, batch_size=7)
+        torch.testing.assert_close(found, ODIN().score(model, TEST.x), rtol=0, atol=1e-14)
 
     @pytest.mark.parametrize("method", ["edl", "gem-fi"])
     def test_other_heads_have_gradients_too(self, method: str) -> None:
         torch.manual_seed(0)
         model = build_model(method, "mlp", CLASSES, in_features=4, width=WIDTH, depth=1)
-        still = ODIN(ODINConfig(10.0, 0.0)).score_inputs(model, TEST.x)
-        moved = ODIN(ODINConfig(10.0, 0.001)).score_inputs(model, TEST.x)
+        still = ODIN(ODINConfig(10.0, 0.0)).score(model, TEST.x)
+        moved = ODIN(ODINConfig(10.0, 0.001)).score(model, TEST.x)
         assert float((moved < still).double().mean()) > 0.8
 
     @pytest.mark.parametrize("values", [{"temperature": 0.0}, {"epsilon": -0.1}])
@@ -111,10 +111,10 @@ class TestChooseEpsilon:
         found = {}
         for epsilon in STEPS:
             detector = ODIN(ODINConfig(1000.0, epsilon))
-            inside = detector.score_inputs(model, VALIDATION.x)
+            inside = detector.score(model, VALIDATION.x)
             found[epsilon] = float((1 - inside).mean())
             if outside is not None:
-                found[epsilon] = metrics.auroc(inside, detector.score_inputs(model, outside.x))
+                found[epsilon] = metrics.auroc(inside, detector.score(model, outside.x))
         return found
 
     @pytest.mark.parametrize("outside", [None, OOD_VALIDATION])
@@ -163,9 +163,9 @@ def squared(train: np.ndarray, y: np.ndarray, z: np.ndarray, ridge: float) -> np
 class TestMahalanobis:
     def test_against_numpy(self, train: Observed, validation: Observed, test: Observed) -> None:
         detector = Mahalanobis(MahalanobisConfig(ridge=1e-3))
-        detector.fit(train, validation)
+        detector.fit_observed(train, validation)
         wanted = squared(train.features.numpy(), TRAIN.labels.numpy(), test.features.numpy(), 1e-3)
-        np.testing.assert_allclose(detector.score(test).numpy(), wanted, rtol=1e-9)
+        np.testing.assert_allclose(detector.score_observed(test).numpy(), wanted, rtol=1e-9)
 
     def test_a_class_without_samples_is_never_the_nearest(
         self, train: Observed, validation: Observed, test: Observed
@@ -173,7 +173,7 @@ class TestMahalanobis:
         labels = TRAIN.labels.clamp(min=1)
         two = replace(train, split=replace(TRAIN, y=labels))
         detector = Mahalanobis()
-        detector.fit(two, validation)
+        detector.fit_observed(two, validation)
         z = train.features.numpy()
         parts = [z[labels.numpy() == c] for c in (1, 2)]
         centred = np.concatenate([part - part.mean(axis=0) for part in parts])
@@ -181,19 +181,21 @@ class TestMahalanobis:
         covariance += 1e-4 * np.diag(covariance).mean() * np.eye(WIDTH)
         away = [test.features.numpy() - part.mean(axis=0) for part in parts]
         wanted = [np.einsum("nd,nd->n", a @ np.linalg.inv(covariance), a) for a in away]
-        np.testing.assert_allclose(detector.score(test).numpy(), np.minimum(*wanted), rtol=1e-8)
+        np.testing.assert_allclose(
+            detector.score_observed(test).numpy(), np.minimum(*wanted), rtol=1e-8
+        )
 
     def test_noise_moves_the_input_towards_the_nearest_class(
         self, model: Model, train: Observed, validation: Observed, test: Observed
     ) -> None:
         still, noisy = Mahalanobis(), Mahalanobis(MahalanobisConfig(noise=1e-3))
         for each in (still, noisy):
-            each.fit(train, validation)
-        assert bool((noisy.score_inputs(model, TEST.x) < still.score(test)).all())
+            each.fit_observed(train, validation)
+        assert bool((noisy.score(model, TEST.x) < still.score_observed(test)).all())
 
     def test_layers_need_their_own_fit(self, train: Observed, validation: Observed) -> None:
         with pytest.raises(InputError, match=r"fit_layers\(model, train, inside, outside\)"):
-            Mahalanobis(MahalanobisConfig(layers=("first",))).fit(train, validation)
+            Mahalanobis(MahalanobisConfig(layers=("first",))).fit_observed(train, validation)
 
     @pytest.mark.parametrize("layers", ["first", ("first", "first")])
     def test_bad_layers_are_refused(self, layers: tuple[str, ...]) -> None:
@@ -221,9 +223,9 @@ class TestLayers:
         target = [0] * len(VALIDATION) + [1] * len(OOD_VALIDATION)
         regression = LogisticRegression(max_iter=1000).fit((both - centre) / spread, target)
         wanted = regression.decision_function((table(TEST) - centre) / spread)
-        found = detector.score_inputs(model, TEST.x)
+        found = detector.score(model, TEST.x)
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-3, atol=1e-3)
-        assert metrics.auroc(found, detector.score_inputs(model, OOD_TEST.x)) > 80
+        assert metrics.auroc(found, detector.score(model, OOD_TEST.x)) > 80
         assert detector.notes[0].startswith("weights of the standardised distances: first ")
 
     def test_noise_acts_on_each_layer(self, model: Model) -> None:

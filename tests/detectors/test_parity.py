@@ -60,16 +60,16 @@ def ours() -> dict[str, Tensor]:
     distance = Mahalanobis(MahalanobisConfig(ridge=small))
     noisy = Mahalanobis(MahalanobisConfig(ridge=small, noise=NOISE))
     for each in (distance, noisy):
-        each.fit(train, validation)
+        each.fit_observed(train, validation)
     scale = 2 * len(TRAIN)
     return {
-        "energy": Energy().score(test),
-        "energy at 2.5": Energy(EnergyConfig(2.5)).score(test),
-        "odin": ODIN().score_inputs(model, x) - 1,
-        "odin at 2": ODIN(ODINConfig(2.0, EPSILON)).score_inputs(model, x) - 1,
-        "mahalanobis": distance.score(test) / scale,
-        "mahalanobis with noise": noisy.score_inputs(model, x) / scale,
-        "lts": LTS(LTSConfig(50.0)).score(test),
+        "energy": Energy().score_observed(test),
+        "energy at 2.5": Energy(EnergyConfig(2.5)).score_observed(test),
+        "odin": ODIN().score(model, x) - 1,
+        "odin at 2": ODIN(ODINConfig(2.0, EPSILON)).score(model, x) - 1,
+        "mahalanobis": distance.score_observed(test) / scale,
+        "mahalanobis with noise": noisy.score(model, x) / scale,
+        "lts": LTS(LTSConfig(50.0)).score_observed(test),
     }
 
 
@@ -202,7 +202,7 @@ def test_the_records_tell_inputs_and_settings_apart() -> None:
     for values in RECORDED.values():
         assert len(set(values)) == COUNT
     assert RECORDED["mahalanobis"] != RECORDED["mahalanobis with noise"]
-    still = ODIN(ODINConfig(2.0, 0.0)).score_inputs(make_model(), TEST.x[:COUNT]) - 1
+    still = ODIN(ODINConfig(2.0, 0.0)).score(make_model(), TEST.x[:COUNT]) - 1
     assert float((still - torch.tensor(RECORDED["odin at 2"])).abs().min()) > 1e-6
 
 

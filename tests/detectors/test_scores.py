@@ -34,7 +34,7 @@ from .conftest import CLASSES, TEST, TRAIN, VALIDATION, WIDTH
 
 
 def test_maxp(test: Observed) -> None:
-    found = MaxP().score(test)
+    found = MaxP().score_observed(test)
     for row, value in zip(test.logits.tolist(), found.tolist(), strict=True):
         powers = [math.exp(logit) for logit in row]
         assert value == pytest.approx(1 - max(powers) / sum(powers), abs=1e-12)
@@ -42,7 +42,7 @@ def test_maxp(test: Observed) -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3, 20.0])
 def test_energy(test: Observed, temperature: float) -> None:
-    found = Energy(EnergyConfig(temperature)).score(test)
+    found = Energy(EnergyConfig(temperature)).score_observed(test)
     for row, value in zip(test.logits.tolist(), found.tolist(), strict=True):
         total = sum(math.exp(logit / temperature) for logit in row)
         assert value == pytest.approx(-temperature * math.log(total), abs=1e-10)
@@ -51,7 +51,7 @@ def test_energy(test: Observed, temperature: float) -> None:
 class TestLTS:
     @pytest.mark.parametrize("percentile", [95.0, 60.0, 50.0, 0.0])
     def test_by_a_loop(self, test: Observed, percentile: float) -> None:
-        found = LTS(LTSConfig(percentile)).score(test)
+        found = LTS(LTSConfig(percentile)).score_observed(test)
         count = WIDTH - round(WIDTH * percentile / 100)
         for features, logits, value in zip(
             test.features.tolist(), test.logits.tolist(), found.tolist(), strict=True
@@ -79,7 +79,7 @@ class TestTemperature:
         labels[::5] = (labels[::5] + 1) % CLASSES  # some are wrong, so there is a T
         confused = replace(validation, split=replace(VALIDATION, y=labels))
         detector = TemperatureScaling()
-        detector.fit(train, confused)
+        detector.fit_observed(train, confused)
         logits = validation.logits.numpy()
 
         def nll(log_t: float) -> float:
@@ -91,7 +91,7 @@ class TestTemperature:
         assert float(detector.log_temperature) == pytest.approx(best.x, abs=1e-5)
         powers = np.exp(logits / math.exp(best.x))
         wanted = 1 - (powers / powers.sum(axis=1, keepdims=True)).max(axis=1)
-        np.testing.assert_allclose(detector.score(confused).numpy(), wanted, atol=1e-6)
+        np.testing.assert_allclose(detector.score_observed(confused).numpy(), wanted, atol=1e-6)
         assert detector.notes == [
             f"T = {math.exp(best.x):.4g}, fitted on {len(VALIDATION)} validation samples"
         ]
@@ -99,7 +99,7 @@ class TestTemperature:
     def test_a_bound_is_said(self, train: Observed, validation: Observed) -> None:
         right = replace(validation, split=replace(VALIDATION, y=validation.logits.argmax(dim=1)))
         detector = TemperatureScaling()
-        detector.fit(train, right)
+        detector.fit_observed(train, right)
         (note,) = detector.notes
         assert note.startswith(f"T = 0.05, fitted on {len(VALIDATION)} validation samples: a bound")
 
@@ -107,7 +107,7 @@ class TestTemperature:
 class TestDDU:
     def test_against_scipy(self, train: Observed, validation: Observed, test: Observed) -> None:
         detector = DDU(DDUConfig(ridge=1e-3))
-        detector.fit(train, validation)
+        detector.fit_observed(train, validation)
         z, y = train.features.numpy(), TRAIN.labels.numpy()
         parts = [z[y == c] for c in range(CLASSES)]
         scatter = sum((part - part.mean(0)).T @ (part - part.mean(0)) for part in parts)
@@ -117,15 +117,17 @@ class TestDDU:
             covariance = np.cov(part.T, bias=True) + ridge
             normal = multivariate_normal(part.mean(0), covariance)
             density += len(part) / len(z) * normal.pdf(test.features.numpy())
-        np.testing.assert_allclose(detector.score(test).numpy(), -np.log(density), rtol=1e-8)
+        np.testing.assert_allclose(
+            detector.score_observed(test).numpy(), -np.log(density), rtol=1e-8
+        )
 
     def test_many_inputs_are_scored_in_pieces(
         self, model: Model, train: Observed, validation: Observed
     ) -> None:
         detector = DDU()
-        detector.fit(train, validation)
+        detector.fit_observed(train, validation)
         many = observe(model, TEST.subset(list(range(len(TEST))) * 60))
-        found = detector.score(many)
+        found = detector.score_observed(many)
         assert found.shape == (1200,)
         torch.testing.assert_close(found[-20:], found[:20])
 
@@ -134,8 +136,8 @@ class TestDDU:
     ) -> None:
         two = replace(train, split=replace(TRAIN, y=TRAIN.labels.clamp(max=1)))
         detector = DDU()
-        detector.fit(two, validation)
-        assert bool(torch.isfinite(detector.score(test)).all())
+        detector.fit_observed(two, validation)
+        assert bool(torch.isfinite(detector.score_observed(test)).all())
         assert "class 2 has no samples" in detector.notes[0]
 
 
@@ -145,13 +147,15 @@ class TestKNN:
         self, train: Observed, validation: Observed, test: Observed, k: int
     ) -> None:
         detector = KNN(KNNConfig(k))
-        detector.fit(train, validation)
+        detector.fit_observed(train, validation)
         unit = [
             each.numpy() / np.linalg.norm(each.numpy(), axis=1, keepdims=True)
             for each in (train.features, test.features)
         ]
         distance, _ = NearestNeighbors(n_neighbors=k).fit(unit[0]).kneighbors(unit[1])
-        np.testing.assert_allclose(detector.score(test).numpy(), distance[:, -1], atol=1e-7)
+        np.testing.assert_allclose(
+            detector.score_observed(test).numpy(), distance[:, -1], atol=1e-7
+        )
         assert detector.notes == []
 
     def test_fifty_by_default_and_no_more_than_there_are(
@@ -161,10 +165,10 @@ class TestKNN:
             KNN(), KNN(KNNConfig(50)), KNN(KNNConfig(len(TRAIN))), KNN(KNNConfig(500)),
         )  # fmt: skip
         for each in (usual, fifty, all_of_them, more):
-            each.fit(train, validation)
-        assert torch.equal(usual.score(test), fifty.score(test))
-        assert torch.equal(more.score(test), all_of_them.score(test))
-        assert not torch.equal(more.score(test), usual.score(test))
+            each.fit_observed(train, validation)
+        assert torch.equal(usual.score_observed(test), fifty.score_observed(test))
+        assert torch.equal(more.score_observed(test), all_of_them.score_observed(test))
+        assert not torch.equal(more.score_observed(test), usual.score_observed(test))
 
 
 @pytest.mark.parametrize(

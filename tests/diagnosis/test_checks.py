@@ -26,8 +26,8 @@ from gemfi.data import Role
 from gemfi.diagnosis import CHECKS, Finding, Health, checks
 from gemfi.diagnosis.checks import Subject
 from gemfi.errors import RoleError
+from gemfi.finish import FeatureBatches
 from gemfi.methods import DAEDLConfig, EDLConfig, PaperConfig
-from gemfi.training.features import FeatureBatches
 
 CLASSES, WIDTH = 3, 6
 PLAIN = PaperConfig(sn=False, sizes="linear")

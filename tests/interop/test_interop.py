@@ -74,7 +74,7 @@ def test_a_detector_needs_a_model_and_a_score_that_exists(model: Model, task: Ta
     with pytest.raises(InputError, match="unknown score 'nope'"):
         OutlierDetector(model, "nope")(task.test.x[:2])
     untrained = build_model("gem-fi", "mlp", task.num_classes, in_features=64, width=4)
-    with pytest.raises(InputError, match=r"no `log_familiarity`: .* not before it is trained"):
+    with pytest.raises(InputError, match=r"no `log_familiarity`: .* not before its statistics"):
         OutlierDetector(untrained)(task.test.x[:2])
 
 

@@ -53,11 +53,11 @@ def test_the_numbers_are_those_of_the_detectors(pair: list[Path]) -> None:
         assert list(found) == list(DETECTORS)
         for name, kind in DETECTORS.items():
             detector = kind()
-            detector.fit(train, validation)
+            detector.fit_observed(train, validation)
             if detector.needs == "inputs":
-                both = [detector.score_inputs(run.model, each.x) for each in (MOONS.test, split)]
+                both = [detector.score(run.model, each.x) for each in (MOONS.test, split)]
             else:
-                both = [detector.score(each) for each in (test, observe(run.model, split))]
+                both = [detector.score_observed(each) for each in (test, observe(run.model, split))]
             assert found[name] == metrics.ood_metrics(*both), name
     assert section["detectors"]["odin"] == {
         "needs": "inputs",
@@ -226,6 +226,6 @@ def test_a_bar_counts_inputs(pair: list[Path], capsys: Capture) -> None:
 def test_wholes_and_parts_agree(pair: list[Path]) -> None:
     """Scores by inputs are asked for in pieces."""
     model = Run.open(pair[0]).model
-    whole = ODIN().score_inputs(model, MOONS.train.x)
-    part = ODIN().score_inputs(model, MOONS.train.x[600:700])
+    whole = ODIN().score(model, MOONS.train.x)
+    part = ODIN().score(model, MOONS.train.x[600:700])
     torch.testing.assert_close(whole[600:700], part, rtol=1e-6, atol=1e-9)

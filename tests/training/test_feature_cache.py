@@ -121,7 +121,7 @@ def test_gradients_of_the_inputs_can_still_be_asked_for() -> None:
     model = build(Frozen(network()), "softmax")
     train(model)
     x = split("test", 6).x
-    assert torch.isfinite(ODIN().score_inputs(model, x)).all()
+    assert torch.isfinite(ODIN().score(model, x)).all()
     x = x.clone().requires_grad_()
     model.features(x).sum().backward()
     assert x.grad is not None

@@ -12,11 +12,13 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from gemfi import finish
 from gemfi.data import Split, as_split
 from gemfi.errors import InputError
+from gemfi.finish import FeatureBatches
 from gemfi.model import Model, build_model
 from gemfi.training import features
-from gemfi.training.features import Extraction, FeatureBatches, digest_of, write_tensors
+from gemfi.training.features import Extraction, digest_of, write_tensors
 
 WEIGHT = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
 
@@ -255,7 +257,7 @@ def made() -> tuple[Model, Split, list[int]]:
 def test_features_are_kept_where_they_fit(
     monkeypatch: pytest.MonkeyPatch, limit: int, walks: int
 ) -> None:
-    monkeypatch.setattr(features, "MEMORY_BYTES", limit)
+    monkeypatch.setattr(finish, "MEMORY_BYTES", limit)
     model, split, sizes = made()
     walked = FeatureBatches(model, split)
     first, second = list(walked), list(walked)
@@ -269,7 +271,7 @@ def test_statistics_are_the_same_either_way(monkeypatch: pytest.MonkeyPatch) -> 
     """Without validation data GEM walks through the training features twice."""
     found = []
     for limit, calls in ((BYTES, 3), (0, 6)):
-        monkeypatch.setattr(features, "MEMORY_BYTES", limit)
+        monkeypatch.setattr(finish, "MEMORY_BYTES", limit)
         model, split, sizes = made()
         before = {name: value.clone() for name, value in model.state_dict().items()}
         model.head.fit_statistics(FeatureBatches(model, split), None)

@@ -18,7 +18,7 @@ from gemfi import metrics
 from gemfi.data import as_split, two_moons
 from gemfi.errors import CheckpointError, InputError, NonFiniteLossError, RoleError
 from gemfi.interrupt import Terminated
-from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS, Progress
+from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.spectral import Spectral
@@ -127,10 +127,10 @@ def test_bf16_touches_the_backbone_alone() -> None:
     for name, module in (("backbone", model.backbone.blocks[0]), ("heads", model.head.heads)):
         module.register_forward_hook(lambda _m, _i, out, name=name: seen[name].add(out.dtype))
     model.train()
-    step = Objective(model, bf16=True)
-    step(TASK.train.x[:8], TASK.train.labels[:8], None, Progress(0, 10), torch.Generator())
+    step = Objective(model, 10, precision="bf16")
+    step(TASK.train.x[:8], TASK.train.labels[:8])
     assert seen == {"backbone": {torch.bfloat16}, "heads": {torch.float32}}
-    train(model, TrainConfig(epochs=1, batch_size=32, bf16=True))
+    train(model, TrainConfig(epochs=1, batch_size=32, precision="bf16"))
 
 
 # -- outliers -----------------------------------------------------------------------------------
@@ -166,11 +166,12 @@ def test_auxiliary_outliers_reach_the_objective_with_gradient() -> None:
         train(build(), outliers=kind)
     with pytest.raises(InputError, match="auxiliary split was given, but the outliers are of kind"):
         train(build(), auxiliary=far)
-    step = Objective(model, kind)
+    step = Objective(model, 10, outliers=kind)
+    step.step = 5
     seen = {}
     original = model.head.objective
     model.head.objective = lambda batch, at: seen.update(batch=batch) or original(batch, at)
-    step(TASK.train.x[:8], TASK.train.labels[:8], far.x[:3], Progress(5, 10), torch.Generator())
+    step(TASK.train.x[:8], TASK.train.labels[:8], far.x[:3])
     assert seen["batch"].outliers.shape == (3, 8)
     assert seen["batch"].outliers.requires_grad
 

@@ -15,7 +15,13 @@ from gemfi.methods import METHODS
 from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
 from gemfi.training.loop import judge
-from gemfi.training.run_data import batches_per_epoch, drawn_split, epoch_rows, permutation
+from gemfi.training.run_data import (
+    batches_per_epoch,
+    drawn_split,
+    epoch_rows,
+    permutation,
+    training_order,
+)
 from support.runs import Killed, assert_same, kill_at
 
 TASK = two_moons(n=120)
@@ -72,7 +78,9 @@ def test_equal_weights_are_none() -> None:
     count, held = len(TASK.train), len(TASK.validation)
     train(other, sample_weight=torch.full((count,), 3.0), validation_weight=[0.5] * held)
     assert_same(one, other)
-    assert torch.equal(epoch_rows(TASK.train.labels, None, 5, 2), permutation(count, 5, 2))
+    assert torch.equal(
+        next(training_order(TASK.train, None, 5, count, 1, 2)).index, permutation(count, 5, 2)
+    )
 
 
 @pytest.mark.parametrize("name", list(METHODS))

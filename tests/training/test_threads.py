@@ -10,7 +10,7 @@ import torch
 from gemfi.data import two_moons
 from gemfi.errors import InputError
 from gemfi.model import Model, build_model
-from gemfi.randomness import OwnGenerator, forked_generator
+from gemfi.randomness import OwnGenerators, forked_generator
 from gemfi.training import TrainConfig, fit
 from support.runs import assert_same
 
@@ -38,7 +38,7 @@ def test_four_threads_give_what_one_gives() -> None:
 
 
 def test_an_own_generator_draws_what_torch_would() -> None:
-    own = OwnGenerator(5)
+    own = OwnGenerators(5)
     torch.manual_seed(5)
     expected = torch.rand(3), torch.rand(3)
     torch.manual_seed(6)

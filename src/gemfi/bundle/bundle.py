@@ -26,7 +26,7 @@ from gemfi._files import (
 from gemfi.backbones import Blueprint
 from gemfi.belief import Belief
 from gemfi.bundle.describe import describe
-from gemfi.data import Split, require_use
+from gemfi.data import AnySplit, require_use
 from gemfi.data.columns import Columns, frame_cells, warn_of_missing
 from gemfi.data.inputs import InputSpec
 from gemfi.decisions import Decisions, Goal, Policy, Readings, read_belief
@@ -215,7 +215,7 @@ def save(
     path: Path | str,
     model: Model,
     *,
-    calibration: Split | Readings | None = None,
+    calibration: AnySplit | Readings | None = None,
     policy: Policy | Goal | str | None = None,
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
@@ -257,7 +257,7 @@ def make_bundle(
     name: str,
     model: Model,
     *,
-    calibration: Split | Readings | None = None,
+    calibration: AnySplit | Readings | None = None,
     policy: Policy | Goal | str | None = None,
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
@@ -268,8 +268,8 @@ def make_bundle(
     """A bundle of a model that is at hand; the arguments are those of `save`."""
     if not isinstance(model, Model):
         raise InputError(f"a bundle is of a gemfi.Model, got {type(model).__name__}")
-    if not isinstance(calibration, Split | Readings | None):
-        raise InputError(f"calibration= must be a Split, got {type(calibration).__name__}")
+    if not isinstance(calibration, AnySplit | Readings | None):
+        raise InputError(f"calibration= must be a split, got {type(calibration).__name__}")
     inputs = replace(model.inputs, class_names=_class_names(model, class_names, calibration))
     if feature_names is not None:
         inputs = replace(inputs, feature_names=tuple(map(str, feature_names)))
@@ -279,7 +279,7 @@ def make_bundle(
     if isinstance(policy, Policy):
         score = policy.score
     references: dict[str, npt.NDArray[np.float64]] = {}
-    if isinstance(calibration, Split):
+    if isinstance(calibration, AnySplit):
         belief = model.predict(require_use(calibration, "policy"))
         readings: Readings | None = read_belief(belief, score, _DOUBT, calibration)
         references = _quantiles(belief)
@@ -340,14 +340,14 @@ def check_ending(path: Path) -> None:
 
 
 def _class_names(
-    model: Model, given: Sequence[str] | None, calibration: Split | Readings | None
+    model: Model, given: Sequence[str] | None, calibration: AnySplit | Readings | None
 ) -> tuple[str, ...]:
     """Those that were given, or the model's, or the calibration data's, or numbers."""
     if isinstance(given, str):
         raise InputError(f"class_names= must be a list of names, got the text {given!r}")
     count = model.head.num_classes
     known = given if given is not None else model.inputs.class_names
-    if known is None and isinstance(calibration, Split):
+    if known is None and isinstance(calibration, AnySplit):
         known = calibration.class_names
     names = tuple(map(str, range(count) if known is None else known))
     if len(names) != count:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from gemfi._text import WIDTH, duration, percent_or_nats, printable
-from gemfi.methods import METHODS
+from gemfi.methods import method
 
 if TYPE_CHECKING:
     from gemfi.bundle.bundle import Bundle
@@ -30,7 +30,7 @@ def describe(bundle: Bundle) -> str:
         columns = [f"{column.name}: {column.words()}"[:_ROOM] for column in shown]
     entries: list[tuple[str, int, Sequence[str]]] = [  # name, most lines, texts
         ("model", 1, [f"{bundle.name}, {weights:,} weights of {info.dtype}"]),
-        ("method", 1, [f"{info.method}: {METHODS[info.method].info.summary}"]),
+        ("method", 1, [f"{info.method}: {method(info.method).info.summary}"]),
         ("backbone", 2, [f"{_backbone(bundle)}, {info.num_features} features"]),
         ("inputs", 1, [_inputs(bundle)]),
         ("columns", 6 if info.columns else 1, columns),

@@ -35,6 +35,7 @@ from gemfi.bundle.bundle import (
     Description,
 )
 from gemfi.decisions import Policy, Readings
+from gemfi.devices import find_device
 from gemfi.errors import CheckpointError, InputError
 from gemfi.methods import method
 from gemfi.methods.upgrade import BUFFERS
@@ -65,13 +66,9 @@ def load(
         path: of a file that `save` wrote, or the name of a bundle that comes with the package.
         backbone: of a model whose backbone was not given by its name: a module like that, or a
             `Model` with it. Its weights are those of the file; the module itself stays as it is.
-        device: where the model shall be.
+        device: where the model shall be: `auto`, or a name such as `cuda`.
     """
-    try:
-        where = torch.empty(0, device=device).device
-    except (RuntimeError, TypeError, AssertionError) as error:  # the last of a torch without CUDA
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"cannot load to the device {str(device)!r}: {reason}") from error
+    where = find_device(device)
     path = Path(path)
     if str(path) in bundle_names() and not path.exists():
         path = _PACKAGED / f"{path}{ENDING}"

@@ -27,6 +27,7 @@ Goal = Annotated[str | None, shown_as("GOAL")]
 Backbone = Annotated[str | None, shown_as("MODULE:NAME")]
 File = Annotated[str | None, shown_as("FILE")]
 Folder = Annotated[str | None, shown_as("PATH")]
+Device = Annotated[str, shown_as("DEVICE", "(default: auto)")]
 
 
 def check_target(option: str, path: Path) -> None:

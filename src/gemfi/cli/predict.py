@@ -10,6 +10,7 @@ import tyro
 from gemfi._text import aligned, printable
 from gemfi.cli import options
 from gemfi.decisions import Goal
+from gemfi.devices import place
 from gemfi.errors import CheckFailedError
 from gemfi.runs import fit_policy, open_model
 from gemfi.scoring import SHOWN, Scored, check_output, find_inputs, score_files
@@ -25,6 +26,7 @@ def predict(
     out: Annotated[str | None, _Path] = None,
     backbone: options.Backbone = None,
     batch_size: int = 512,
+    device: options.Device = "auto",
     *,
     probs: bool = False,
     quiet: bool = False,
@@ -45,11 +47,13 @@ def predict(
         out: .csv, .jsonl or .parquet; without it the first rows are shown.
         backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
         batch_size: inputs of a forward pass.
+        device: auto, cpu, cuda, cuda:N or mps.
         probs: also write the probability of each class.
         quiet: print nothing but errors.
     """
     goal = None if policy is None else Goal.parse(policy)
     bundle = open_model(model, backbone)
+    place(bundle.model, device)
     files, target = find_inputs(inputs), None if out is None else Path(out)
     if target is not None:
         check_output(target, files)  # before the policy, which takes its time

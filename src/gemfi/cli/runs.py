@@ -13,12 +13,14 @@ import tyro
 
 from gemfi._files import write_json
 from gemfi._text import conventions
-from gemfi.cli.options import Folder, check_target, shown_as
+from gemfi.cli.options import Device, Folder, check_target, shown_as
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
 from gemfi.detectors import detector_names
+from gemfi.devices import Precision, place
 from gemfi.errors import InputError
 from gemfi.outliers import Kind
+from gemfi.processes import process_group
 from gemfi.runs import (
     OwnData,
     Recipe,
@@ -69,6 +71,11 @@ class Choices:
         decay: of the schedule step at each milestone, or of exponential in the end.
         weight_decay: on weight matrices.
         seed: of weights and training.
+        precision: of the network: fp32, bf16 where the processor has instructions for it, fp16 on
+            CUDA, or auto.
+        compile: let torch.compile translate the network.
+        channels_last: keep images with their channels last.
+        accumulate: parts into which a batch is cut to save memory.
         select: keep the last epoch, or the one with the best validation NLL.
         patience: with --select best, stop after so many epochs without a better one.
         checkpoint_steps: save every so many steps, so that a kill loses no more than these. The
@@ -96,6 +103,8 @@ class Choices:
     decay: _Real = None
     weight_decay: _Real = None
     seed: _Whole = None
+    precision: Annotated[Precision | None, _one_of(Precision)] = None
+    accumulate: _Whole = None
     select: Annotated[Select | None, _one_of(Select)] = None
     patience: _Whole = None
     checkpoint_steps: Annotated[
@@ -106,6 +115,8 @@ class Choices:
     outliers: Annotated[Kind | None, _one_of(Kind)] = None
     settings: Annotated[tuple[str, ...], _Settings, tyro.conf.arg(name="set")] = ()
     normalise: bool = True
+    compile: bool = False
+    channels_last: bool = False
 
     def paper_recipe(self, task: str) -> Recipe | None:
         """The one of the method's own paper, if it was chosen."""
@@ -119,6 +130,7 @@ class Choices:
         """The run that was chosen."""
         names = {field.name for field in fields(TrainConfig)} & vars(self).keys()
         changes = {name: getattr(self, name) for name in names}
+        changes = {name: value for name, value in changes.items() if value is not False}
         if self.augmentation is not None:
             changes["augmentation"] = AUGMENTATIONS[self.augmentation]
         return make_spec(
@@ -142,13 +154,15 @@ def train(
     choices: Annotated[Choices, tyro.conf.arg(name="")] = Choices(),  # noqa: B008 - frozen
     own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),  # noqa: B008 - frozen
     out: Folder = None,
+    device: Device = "auto",
     *,
     fresh: bool = False,
     quiet: bool = False,
 ) -> None:
     """Train a model on a task, in a folder from which it can be resumed and opened.
 
-    The same command again goes on where the run was stopped. Test data are not used.
+    The same command again goes on where the run was stopped. Test data are not used. Several
+    processes train together: torchrun --standalone --nproc-per-node 2 -m gemfi train ...
 
     Args:
         task: what to learn, such as digits, mnist or cifar10; or the path of your own data: a
@@ -156,6 +170,7 @@ def train(
         choices: what is trained, and how.
         own: how your own data are read.
         out: folder of the run; by default below GEMFI_RUNS, or the platform's data folder.
+        device: auto, cpu, cuda, cuda:N or mps; auto takes a GPU where there is one.
         fresh: delete a run that is in the folder, and begin anew.
         quiet: print the folder of the run, and nothing else.
     """
@@ -164,11 +179,27 @@ def train(
         ood_validation=tuple(map(_absolute, own.ood_validation)),
         ood_test=tuple(map(_absolute, own.ood_test)),
     )
+    with process_group(device) as is_first:
+        _train(task, choices, own, out, device, fresh=fresh, quiet=quiet, is_first=is_first)
+
+
+def _train(
+    task: str,
+    choices: Choices,
+    own: OwnData,
+    out: str | None,
+    device: str,
+    *,
+    fresh: bool,
+    quiet: bool,
+    is_first: bool,
+) -> None:
+    """`train`, in one of the processes; the first one speaks."""
     data = find_task(task, own)
     spec = choices.spec(task if task in TASKS else _absolute(task), data, own)
     folder = spec.default_folder(data.name) if out is None else Path(out)
     done = not fresh and is_finished(folder)
-    for warning in data.warnings:
+    for warning in data.warnings if is_first else ():
         print(f"gemfi: warning: {warning}", file=sys.stderr)
 
     def started(record: Record) -> None:
@@ -181,13 +212,23 @@ def train(
             if done:
                 print("This run had finished; --fresh would train it again.")
 
-    progress = False if quiet else None
     try:
-        run = train_run(spec, folder, progress=progress, task=data, fresh=fresh, started=started)
+        run = train_run(
+            spec,
+            folder,
+            progress=False if quiet else None,
+            task=data,
+            fresh=fresh,
+            started=started,
+            device=device,
+        )
     except KeyboardInterrupt:
         again = "the same command without --fresh" if fresh else "the same command"
-        print(f"gemfi: what was done is in {folder}; {again} resumes", file=sys.stderr)
+        if is_first:
+            print(f"gemfi: what was done is in {folder}; {again} resumes", file=sys.stderr)
         raise
+    if not is_first:
+        return
     if quiet:
         print(folder)
         return
@@ -199,6 +240,7 @@ def evaluate(
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, shown_as("RUN ...")],
     json: Folder = None,
     detectors: Annotated[tuple[str, ...], shown_as("NAME ...")] = (),
+    device: Device = "auto",
 ) -> None:
     """Evaluate finished runs on test data and on every OOD set that is here.
 
@@ -212,6 +254,7 @@ def evaluate(
         detectors: post-hoc detectors to fit on the training and validation data and to compare:
             maxp, energy, odin, mahalanobis, lts, temperature, ddu, knn; or all. They share one
             pass over each set, but odin goes through the model twice more, and once backwards.
+        device: auto, cpu, cuda, cuda:N or mps.
     """
     if not runs:
         raise InputError("give the folder of a run, or of several")
@@ -219,6 +262,8 @@ def evaluate(
         check_target("--json", Path(json))
     detector_names(detectors)  # unknown ones are refused before a run is opened
     opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
+    for run in opened:
+        place(run.model, device)
     wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
     tasks = {data: task_of(spec) for data, spec in wanted.items()}
     evaluated = [

@@ -15,6 +15,7 @@ from gemfi._files import require_module
 from gemfi.bundle import Bundle, bundled
 from gemfi.cli import options
 from gemfi.decisions import Goal, Policy
+from gemfi.devices import place
 from gemfi.errors import InputError
 from gemfi.runs import fit_policy, open_model
 from gemfi.serve.settings import Settings
@@ -29,6 +30,7 @@ def serve(
     policy: options.Goal = None,
     backbone: options.Backbone = None,
     token_file: options.File = None,
+    device: options.Device = "auto",
     settings: Annotated[Settings, tyro.conf.arg(name="")] = Settings(),  # noqa: B008
     *,
     without_token: bool = False,
@@ -50,6 +52,7 @@ def serve(
         backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
         token_file: a file with a token, which /v1 and /metrics then ask for; so does the variable
             GEMFI_TOKEN.
+        device: auto, cpu, cuda, cuda:N or mps.
         settings: address, limits, times, the monitor, and the names of the server.
         without_token: let everybody ask who can reach the server.
         demo: serve mnist-gem-fi, to draw a digit on the page.
@@ -68,7 +71,8 @@ def serve(
     if not demo and model is None:
         raise InputError("give a MODEL to serve, or --demo")
     hangups = running.note_signals("SIGHUP")
-    source = partial(_open, model, backbone, None if policy is None else Goal.parse(policy))
+    goal = None if policy is None else Goal.parse(policy)
+    source = partial(_open, model, backbone, goal, device)
     bundle, decides = source()
     app = create_app(bundle, settings, decides, source)
     beyond = without_token or settings.token is not None
@@ -91,10 +95,11 @@ def serve(
 
 
 def _open(
-    model: str | None, backbone: str | None, goal: Goal | None
+    model: str | None, backbone: str | None, goal: Goal | None, device: str
 ) -> tuple[Bundle, Policy | None]:
     """The model, which is that of the package by default, and its policy."""
     bundle = bundled() if model is None else open_model(model, backbone)
+    place(bundle.model, device)
     return bundle, bundle.policy if goal is None else fit_policy(bundle, goal)
 
 

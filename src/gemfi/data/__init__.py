@@ -12,7 +12,16 @@ from typing import Final
 
 from gemfi.data.digits import digits
 from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, load_split, registered_task
-from gemfi.data.splits import USES, Role, Split, require_classes, require_role, require_use
+from gemfi.data.splits import (
+    USES,
+    AnySplit,
+    Role,
+    Split,
+    require_classes,
+    require_role,
+    require_use,
+)
+from gemfi.data.streams import Stream
 from gemfi.data.task import Task
 from gemfi.data.toys import line, line_probability, two_moons
 from gemfi.data.wrap import as_split
@@ -30,9 +39,11 @@ __all__ = [
     "OOD_SETS",
     "TASKS",
     "USES",
+    "AnySplit",
     "DataSet",
     "Role",
     "Split",
+    "Stream",
     "Task",
     "as_split",
     "digits",

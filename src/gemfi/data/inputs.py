@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gemfi.data.columns import Columns
-from gemfi.data.splits import Split
+from gemfi.data.splits import AnySplit
 from gemfi.errors import InputError
 
 LARGEST_SAMPLE: Final = 1 << 26
@@ -50,10 +50,11 @@ class InputSpec:
         """`sample_dtype` as torch has it."""
         return None if self.sample_dtype is None else getattr(torch, self.sample_dtype)
 
-    def trained_on(self, split: Split) -> Self:
+    def trained_on(self, split: AnySplit) -> Self:
         """The same with the shape and type of the samples of a split."""
-        shape = None if split.tokens else tuple(split.x.shape[1:])
-        return replace(self, sample_shape=shape, sample_dtype=dtype_name(split.x))
+        x = split.first(1)
+        shape = None if split.tokens else tuple(x.shape[1:])
+        return replace(self, sample_shape=shape, sample_dtype=dtype_name(x))
 
     def with_columns(self, columns: Columns | None) -> Self:
         """The same with the columns of a table; plain numbers leave their names alone."""

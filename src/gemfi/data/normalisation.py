@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gemfi.data.splits import Split, require_use
+from gemfi.data.splits import AnySplit, require_use
 from gemfi.errors import InputError
 
 _ROWS, _SHARE = 10, 0.8  # rows that tell of a scale, and how many of them must be far
@@ -64,18 +64,19 @@ class Normalisation:
                 )
 
     @classmethod
-    def of(cls, split: Split) -> Normalisation:
+    def of(cls, split: AnySplit) -> Normalisation:
         """The mean and standard deviation (over N, not N − 1) of training images or rows.
 
         They are read in pieces, in float64. A channel or feature that does not vary gets std 1.
         """
-        x = require_use(split, "statistics").x
+        x = require_use(split, "statistics").first(1)
         if x.ndim not in {2, 4}:
             raise InputError(
                 f"split {split.name!r}: expected images (N, C, H, W) or rows (N, D) to normalise, "
-                f"got shape {tuple(x.shape)}; for others give Normalisation(mean, std), of axis 1"
+                f"got samples {tuple(x.shape[1:])}; for others give Normalisation(mean, std), of "
+                "axis 1"
             )
-        mean, variance = _moments(x)
+        mean, variance = _moments(split, x)
         # Bytes are divided here and not one by one: so a constant one has a variance of exactly 0.
         unit = 255 if x.dtype == torch.uint8 else 1
         std = variance.sqrt() / unit
@@ -121,14 +122,13 @@ def is_on_another_scale(x: Tensor, mean: Tensor, std: Tensor) -> bool:
     return bool(far.double().mean() > _SHARE)
 
 
-def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(split: AnySplit, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance (C,) over all axes but 1, merged from pieces as Chan et al. do it."""
     channels, rest = x.shape[1], math.prod(x.shape[2:])
     mean = torch.zeros(channels, dtype=torch.float64)
     scatter = torch.zeros(channels, dtype=torch.float64)
     seen, rows = 0, max(1, CHUNK // (channels * rest))
-    for start in range(0, len(x), rows):
-        piece = x[start : start + rows]
+    for piece, _ in split.walk(rows):
         values = piece.cpu().to(torch.float64).reshape(len(piece), channels, rest)
         count = len(piece) * rest
         here = values.mean(dim=(0, 2))

@@ -1,4 +1,7 @@
-"""A split: tensors in memory that know what they may be used for.
+"""A split: samples that know what they may be used for.
+
+`Split` holds its samples in memory, a `Stream` (`streams.py`) reads them as they are needed; what
+both can do is `AnySplit`.
 
 Rule 1 of the design: every split carries a role. `USES` is the one table of what each role may be
 used for; whatever takes data calls `require_use(split, use)` before it looks at it. A role is
@@ -8,11 +11,12 @@ takes validation and calibration data out of training data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -89,89 +93,124 @@ _WHY: Final[Mapping[Role, str]] = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Split:
-    """Samples, their labels and their role, checked once at construction.
+S = TypeVar("S")
+Pair = tuple[Tensor, Tensor | None]
+"""Inputs and labels of a batch."""
 
-    Tensors are not copied when they already have the right type. Floating-point `x` becomes
-    float32, labels become int64 on the device of `x`, and gradients are cut.
 
-    Args:
-        x: (N, ...) finite floating point, or uint8 (images), or integers (N, L) with `tokens`.
-        y: (N,) integer labels in 0..C-1; None where there are none (OOD and auxiliary sets only).
-        role: what the split may be used for.
-        name: for messages and tables.
-        num_classes: C, or None where it is not known: then labels only have to be non-negative.
-        class_names: C names, or None.
-        tokens: x holds the token ids of texts, for a backbone that takes them; they become int64.
+@dataclass(frozen=True)
+class Rows:
+    """A batch to be read.
+
+    Attributes:
+        index: (B,) its rows.
+        seed: of what random transforms draw, together with epoch and row.
+        epoch: likewise.
     """
 
-    x: Tensor
-    y: Tensor | None
+    index: Tensor
+    seed: str
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which part of each batch is a process's own: the `rank`-th of `count` of nearly one size."""
+
+    rank: int
+    count: int
+
+    def of(self, batch: Tensor) -> Tensor:
+        """The part of a batch (B, ...)."""
+        first, last = (len(batch) * rank // self.count for rank in (self.rank, self.rank + 1))
+        return batch if self.count == 1 else batch[first:last]
+
+
+ALONE: Final = Share(0, 1)
+
+
+class AnySplit:
+    """Samples with a role, in memory or not.
+
+    Attributes:
+        role: what they may be used for.
+        name: for messages and tables.
+        num_classes: C, or None where it is not known.
+        class_names: C names, or None.
+    """
+
     role: Role
     name: str
-    num_classes: int | None = None
-    class_names: tuple[str, ...] | None = None
-    tokens: bool = False
-
-    def __post_init__(self) -> None:
-        where = f"split {self.name!r}"
-        object.__setattr__(self, "role", Role.parse(self.role))
-        object.__setattr__(self, "x", _checked_inputs(self.x, where, self.tokens))
-        if self.num_classes is not None and self.num_classes < 1:
-            raise InputError(f"{where}: num_classes must be at least 1, got {self.num_classes}")
-        if self.class_names is not None and len(self.class_names) != self.num_classes:
-            raise InputError(
-                f"{where}: {len(self.class_names)} class names for num_classes={self.num_classes}"
-            )
-        if self.y is not None:
-            y = _checked_labels(self.y, len(self.x), self.num_classes, where)
-            object.__setattr__(self, "y", y.to(self.x.device))
-        elif self.role in ID_ROLES:
-            raise InputError(
-                f"{where}: role {self.role} needs labels; only OOD and auxiliary sets go without"
-            )
+    num_classes: int | None
+    class_names: tuple[str, ...] | None
 
     def __len__(self) -> int:
-        return len(self.x)
+        raise NotImplementedError
 
-    def __repr__(self) -> str:
-        shape, labels = tuple(self.x.shape), "no labels" if self.y is None else self.num_classes
-        return f"Split({self.name!r}, role={self.role}, x={shape} {self.x.dtype}, classes={labels})"
+    @property
+    def tokens(self) -> bool:
+        """Whether the inputs are token ids of texts."""
+        raise NotImplementedError
+
+    @property
+    def batch_size(self) -> int | None:
+        """The one that the user chose for these data, if any."""
+        return None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows can be asked for."""
+        return True
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether its samples have labels."""
+        raise NotImplementedError
+
+    @property
+    def is_random(self) -> bool:
+        """Whether samples differ from reading to reading."""
+        return False
 
     @property
     def labels(self) -> Tensor:
-        """`y` where labels are needed; an error where there are none."""
-        if self.y is None:
-            raise InputError(f"split {self.name!r} (role {self.role}) has no labels")
-        return self.y
+        """(N,) where labels are needed; an error where there are none."""
+        raise NotImplementedError
 
     @property
     def class_counts(self) -> Tensor:
         """(C,) samples of each class; up to the largest label where C is not known."""
         return torch.bincount(self.labels, minlength=self.num_classes or 0)
 
-    def subset(self, indices: Tensor | npt.NDArray[np.integer[Any]] | Sequence[int]) -> Split:
-        """Return the samples at `indices` (in 0..N-1, in that order), with the same role."""
-        index = torch.as_tensor(indices)
-        if index.ndim != 1 or not _is_integer(index):
-            raise InputError(
-                f"indices must be a list of integers, got shape {tuple(index.shape)} "
-                f"{index.dtype}; of a mask take mask.nonzero()[:, 0]"
-            )
-        if len(index) == 0:
-            raise InputError(f"split {self.name!r}: a subset needs at least one index")
-        low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= len(self):
-            raise InputError(
-                f"split {self.name!r}: indices must be in 0..{len(self) - 1}, found {low}..{high}"
-            )
-        index = index.to(self.x.device, torch.int64)
-        return replace(self, x=self.x[index], y=None if self.y is None else self.y[index])
+    def first(self, count: int) -> Tensor:
+        """Some of the first inputs, at most `count`."""
+        raise NotImplementedError
+
+    def read(
+        self, order: Iterable[Rows], share: Share = ALONE, *, pin: bool = False
+    ) -> Iterator[Pair]:
+        """This process's share of a batch for each element of `order`."""
+        raise NotImplementedError
+
+    def walk(self, batch_size: int, share: Share = ALONE) -> Iterator[Pair]:
+        """Every sample once, in order; of p processes each reads every p-th batch."""
+        raise NotImplementedError
+
+    def load(self) -> Split:
+        """All of it in memory."""
+        raise NotImplementedError
+
+    def checksum(self) -> str:
+        """By which a run knows its data again."""
+        raise NotImplementedError
+
+    def subset(self, indices: Any) -> Self:
+        """The samples at `indices` (in 0..N-1, in that order), with the same role."""
+        raise NotImplementedError
 
     def carve(
         self, size: float, role: Role | str = Role.VALIDATION, *, seed: int = 0
-    ) -> tuple[Split, Split]:
+    ) -> tuple[Self, Self]:
         """Take validation or calibration data out of training data.
 
         The two parts are disjoint, cover everything, keep the order and the proportions of the
@@ -201,18 +240,130 @@ class Split:
         chosen = torch.from_numpy(stratified_indices(labels, count, seed))
         kept = torch.ones(len(self), dtype=torch.bool)
         kept[chosen] = False
-        return self.subset(kept.nonzero()[:, 0]), replace(self.subset(chosen), role=role)
+        return self.subset(kept.nonzero()[:, 0]), replace(self.subset(chosen), role=role)  # type: ignore[type-var]
 
 
-def require_role(split: object, allowed: Iterable[Role | str], purpose: str) -> Split:
+@dataclass(frozen=True, eq=False, repr=False)
+class Split(AnySplit):
+    """Samples, their labels and their role, checked once at construction.
+
+    Tensors are not copied when they already have the right type. Floating-point `x` becomes
+    float32, labels become int64 on the device of `x`, and gradients are cut.
+
+    Args:
+        x: (N, ...) finite floating point, or uint8 (images), or integers (N, L) with `tokens`.
+        y: (N,) integer labels in 0..C-1; None where there are none (OOD and auxiliary sets only).
+        role: what the split may be used for.
+        name: for messages and tables.
+        num_classes: C, or None where it is not known: then labels only have to be non-negative.
+        class_names: C names, or None.
+        tokens: x holds the token ids of texts, for a backbone that takes them; they become int64.
+    """
+
+    x: Tensor
+    y: Tensor | None
+    role: Role
+    name: str
+    num_classes: int | None = None
+    class_names: tuple[str, ...] | None = None
+    tokens: bool = False
+
+    def __post_init__(self) -> None:
+        where = f"split {self.name!r}"
+        object.__setattr__(self, "role", Role.parse(self.role))
+        object.__setattr__(self, "x", checked_inputs(self.x, where, self.tokens))
+        if self.num_classes is not None and self.num_classes < 1:
+            raise InputError(f"{where}: num_classes must be at least 1, got {self.num_classes}")
+        if self.class_names is not None and len(self.class_names) != self.num_classes:
+            raise InputError(
+                f"{where}: {len(self.class_names)} class names for num_classes={self.num_classes}"
+            )
+        if self.y is not None:
+            y = checked_labels(self.y, len(self.x), self.num_classes, where)
+            object.__setattr__(self, "y", y.to(self.x.device))
+        elif self.role in ID_ROLES:
+            raise InputError(
+                f"{where}: role {self.role} needs labels; only OOD and auxiliary sets go without"
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        shape, labels = tuple(self.x.shape), "no labels" if self.y is None else self.num_classes
+        return f"Split({self.name!r}, role={self.role}, x={shape} {self.x.dtype}, classes={labels})"
+
+    @property
+    def labels(self) -> Tensor:
+        """`y`."""
+        if self.y is None:
+            raise InputError(f"split {self.name!r} (role {self.role}) has no labels")
+        return self.y
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there is a `y`."""
+        return self.y is not None
+
+    def first(self, count: int) -> Tensor:
+        """Of the inputs."""
+        return self.x[:count]
+
+    def read(
+        self, order: Iterable[Rows], share: Share = ALONE, *, pin: bool = False
+    ) -> Iterator[Pair]:
+        """By indexing; what is in memory is pinned when it is moved."""
+        del pin
+        for rows in order:
+            index = share.of(rows.index)
+            yield self.x[index], None if self.y is None else self.y[index]
+
+    def walk(self, batch_size: int, share: Share = ALONE) -> Iterator[Pair]:
+        """Slices."""
+        for start in range(share.rank * batch_size, len(self), share.count * batch_size):
+            rows = slice(start, start + batch_size)
+            yield self.x[rows], None if self.y is None else self.y[rows]
+
+    def load(self) -> Split:
+        """Itself."""
+        return self
+
+    def checksum(self) -> str:
+        """Of the inputs and labels."""
+        digest = hashlib.blake2b(digest_size=12)
+        digest.update(self.x.contiguous().cpu().numpy().data)
+        if self.y is not None:
+            digest.update(self.y.contiguous().cpu().numpy().data)
+        return digest.hexdigest()
+
+    def subset(self, indices: Tensor | npt.NDArray[np.integer[Any]] | Sequence[int]) -> Split:
+        """By indexing."""
+        index = torch.as_tensor(indices)
+        if index.ndim != 1 or not _is_integer(index):
+            raise InputError(
+                f"indices must be a list of integers, got shape {tuple(index.shape)} "
+                f"{index.dtype}; of a mask take mask.nonzero()[:, 0]"
+            )
+        if len(index) == 0:
+            raise InputError(f"split {self.name!r}: a subset needs at least one index")
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= len(self):
+            raise InputError(
+                f"split {self.name!r}: indices must be in 0..{len(self) - 1}, found {low}..{high}"
+            )
+        index = index.to(self.x.device, torch.int64)
+        return replace(self, x=self.x[index], y=None if self.y is None else self.y[index])
+
+
+def require_role(split: S, allowed: Iterable[Role | str], purpose: str) -> S:
     """Return `split` if its role is allowed; otherwise a `RoleError` that says why not.
 
     Args:
-        split: what the caller was given; anything but a `Split` is an `InputError`.
+        split: what the caller was given; anything but a split or a stream is an `InputError`.
         allowed: the roles that may be used for the purpose.
         purpose: in words, for the message.
     """
-    if not isinstance(split, Split):
+    if not isinstance(split, AnySplit):
         raise InputError(
             f"{purpose} needs a Split with a role, got {type(split).__name__}; "
             "wrap it with as_split(..., role=...)"
@@ -227,7 +378,7 @@ def require_role(split: object, allowed: Iterable[Role | str], purpose: str) -> 
     return split
 
 
-def require_use(split: object, use: str) -> Split:
+def require_use(split: S, use: str) -> S:
     """Return `split` if its role may be used for `use`, a key of `USES`.
 
     Example:
@@ -309,7 +460,8 @@ def _is_integer(value: Tensor) -> bool:
     return not floating and value.dtype is not torch.bool
 
 
-def _checked_inputs(x: Tensor, where: str, tokens: bool) -> Tensor:
+def checked_inputs(x: Tensor, where: str, tokens: bool) -> Tensor:
+    """Inputs (N, ...) as float32, uint8 or token ids; an error that says what is wrong."""
     if not isinstance(x, Tensor):
         raise InputError(f"{where}: x must be a tensor, got {type(x).__name__}; use as_split")
     require_dense(x, f"{where}: x")
@@ -333,7 +485,8 @@ def _checked_inputs(x: Tensor, where: str, tokens: bool) -> Tensor:
             "(token ids of texts take tokens=True)"
         )
     x = x.detach().to(torch.float32)
-    finite = x.flatten(1).isfinite().all(dim=1)  # (N,)
+    pieces = torch.split(x, 1 << 14)  # so that the check of many takes little memory
+    finite = torch.cat([piece.flatten(1).isfinite().all(dim=1) for piece in pieces])  # (N,)
     if not bool(finite.all()):
         bad = (~finite).nonzero()[:, 0]
         raise InputError(
@@ -353,7 +506,8 @@ def _checked_tokens(x: Tensor, where: str) -> Tensor:
     return x.to(torch.int64)
 
 
-def _checked_labels(y: Tensor, total: int, num_classes: int | None, where: str) -> Tensor:
+def checked_labels(y: Tensor, total: int, num_classes: int | None, where: str) -> Tensor:
+    """Labels (N,) as int64; an error that says what is wrong."""
     if not isinstance(y, Tensor):
         raise InputError(f"{where}: y must be a tensor, got {type(y).__name__}; use as_split")
     require_dense(y, f"{where}: y")

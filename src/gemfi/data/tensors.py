@@ -64,10 +64,8 @@ def _from_array(value: npt.NDArray[Any] | np.generic, what: str, copy: bool) -> 
 
 def _remedy(value: Any, name: str) -> str:
     """What to write instead of a value that is no array."""
-    if isinstance(value, DataLoader):
-        return ": write Belief.cat([model.predict(x) for x, _ in loader])"
-    if isinstance(value, Dataset):
-        return ': write as_split(data, role="test")'
+    if isinstance(value, DataLoader | Dataset):
+        return ': write as_split(data, role="test").load().x'
     for method, call in (("toarray", "toarray()"), ("to_numpy", "to_numpy()")):
         if hasattr(value, method):  # of scipy's sparse matrices; of pandas and polars
             return f": write {name}.{call}"

@@ -23,7 +23,7 @@ from gemfi._drawing import (
     styled,
     write_figure,
 )
-from gemfi.data import Split, require_use
+from gemfi.data import AnySplit, require_use
 from gemfi.decisions.guarantees import Reference
 from gemfi.decisions.policy import Policy, read_belief, read_ood_sets
 from gemfi.metrics import Floats
@@ -51,8 +51,8 @@ class OperatingPoints:
 
 def operating_points(
     model: Model,
-    calibration: Split,
-    ood_validation: Mapping[str, Split] | None = None,
+    calibration: AnySplit,
+    ood_validation: Mapping[str, AnySplit] | None = None,
     *,
     score: str | None = None,
     doubt: str = "max_prob",

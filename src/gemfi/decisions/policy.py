@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gemfi._config import check_seed, from_plain, to_plain
 from gemfi.belief import Belief
-from gemfi.data import Role, Split, require_role, require_use
+from gemfi.data import AnySplit, Role, require_role, require_use
 from gemfi.decisions.goal import Goal
 from gemfi.decisions.guarantees import (
     Reference,
@@ -149,7 +149,9 @@ class Readings:
         return self.wrong
 
 
-def read_belief(belief: Belief, score: str, doubt: str, labelled: Split | None = None) -> Readings:
+def read_belief(
+    belief: Belief, score: str, doubt: str, labelled: AnySplit | None = None
+) -> Readings:
     """The two scores, the labels and their probabilities; with labelled data, which are wrong.
 
     `score` and `doubt` are names in `SCORES`, or of detectors in the belief's `extra`.
@@ -166,7 +168,7 @@ def read_belief(belief: Belief, score: str, doubt: str, labelled: Split | None =
 
 
 def read_ood_sets(
-    model: Model, sets: Mapping[str, Split] | None, score: str, doubt: str
+    model: Model, sets: Mapping[str, AnySplit] | None, score: str, doubt: str
 ) -> dict[str, Readings]:
     """What is read of each OOD-validation set."""
     readings = {}
@@ -209,10 +211,10 @@ class Policy:
     def fit(
         cls,
         model: Model,
-        calibration: Split,
+        calibration: AnySplit,
         goal: Goal | str | None = None,
         *,
-        ood_validation: Mapping[str, Split] | Split | None = None,
+        ood_validation: Mapping[str, AnySplit] | AnySplit | None = None,
         score: str | None = None,
         doubt: str = "max_prob",
         conditional: bool = False,
@@ -240,7 +242,7 @@ class Policy:
         known = read_belief(model.predict(calibration), score, doubt, calibration)
         if not wanted.needs_ood and ood_validation is not None:
             raise InputError("OOD-validation data choose nothing for this goal: leave them out")
-        sets = {"": ood_validation} if isinstance(ood_validation, Split) else ood_validation
+        sets = {"": ood_validation} if isinstance(ood_validation, AnySplit) else ood_validation
         names = calibration.class_names
         policy = cls.from_readings(
             known,

@@ -19,7 +19,8 @@ from torch import Tensor
 from gemfi import dirichlet
 from gemfi._config import check_int
 from gemfi.belief import Belief
-from gemfi.data import Role, Split, require_role
+from gemfi.data.splits import AnySplit, Role, require_role
+from gemfi.devices import device_of, move
 from gemfi.errors import InputError
 from gemfi.model import Inputs, Model, scaled
 from gemfi.modes import evaluating
@@ -58,7 +59,7 @@ class Observed:
     features: Tensor
     logits: Tensor
     belief: Belief
-    split: Split | None
+    split: AnySplit | None
 
     def __post_init__(self) -> None:
         features, logits = tuple(self.features.shape), tuple(self.logits.shape)
@@ -76,7 +77,7 @@ class Observed:
         return len(self.features)
 
     @property
-    def required_split(self) -> Split:
+    def required_split(self) -> AnySplit:
         """The split, where one is needed."""
         if self.split is None:
             raise InputError(
@@ -92,9 +93,9 @@ def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
     Detectors learn from splits alone, and score tensors and arrays too.
     """
     passes = list(evaluating(model).passes(x, batch_size))
-    belief = Belief.cat([belief for _, belief in passes]).to(torch.float64)
+    belief = Belief.cat([belief for _, belief in passes])
     features = torch.cat([z for z, _ in passes])
-    return Observed(features, joint_logits(belief), belief, x if isinstance(x, Split) else None)
+    return Observed(features, joint_logits(belief), belief, x if isinstance(x, AnySplit) else None)
 
 
 def joint_logits(belief: Belief) -> Tensor:
@@ -145,8 +146,35 @@ class Detector:
             return f"{self.info.name} needs logits, and the method of this model has none"
         return None
 
-    def fit(self, train: Observed, validation: Observed) -> None:
-        """Fit on splits of role train and validation; `notes` says what came of it."""
+    def fit(self, model: Model, train: AnySplit, validation: AnySplit) -> None:
+        """Fit on what a model makes of data of role train and validation.
+
+        `notes` says what came of it. Streams are read batch by batch; what is kept are features.
+        """
+        purpose = f"fitting the detector {self.info.name}"
+        require_role(train, (Role.TRAIN,), f"{purpose} as training data")
+        require_role(validation, (Role.VALIDATION,), f"{purpose} as validation data")
+        self.fit_observed(observe(model, train), observe(model, validation))
+
+    def score(self, model: Model, x: Inputs, batch_size: int = BATCH) -> Tensor:
+        """Scores (N,) in float64, higher is more OOD; nothing is learnt.
+
+        Args:
+            model: that it was fitted for; its parameters and their gradients stay as they are.
+            x: (N, ...) inputs, as `model.predict` takes them, of any role.
+            batch_size: how many at a time.
+        """
+        if self.needs != "inputs":
+            return self.score_observed(observe(model, x, batch_size))
+        check_int("batch_size", batch_size, 1)
+        self._check_ready()
+        model = evaluating(model)
+        device = device_of(model)
+        batches = (move(batch, device) for _, batch in model._batches(x, batch_size))
+        return self._checked(torch.cat([self._score_batch(model, batch) for batch in batches]))
+
+    def fit_observed(self, train: Observed, validation: Observed) -> None:
+        """`fit`, where several detectors share one look at the data."""
         purpose = f"fitting the detector {self.info.name}"
         require_role(train.required_split, (Role.TRAIN,), f"{purpose} as training data")
         require_role(validation.required_split, (Role.VALIDATION,), f"{purpose} as validation data")
@@ -154,32 +182,16 @@ class Detector:
         self._fit(train, validation)
         self.fitted = True
 
-    def score(self, observed: Observed) -> Tensor:
-        """Scores (N,) in float64, higher is more OOD; of any role, nothing is learnt."""
+    def score_observed(self, observed: Observed) -> Tensor:
+        """`score`, where several detectors share one look at the data."""
         self._check_ready()
         if self.needs == "inputs":
             raise InputError(
-                f"{self.info.name} needs gradients through the model: call score_inputs(model, x)"
+                f"{self.info.name} needs gradients through the model: call score(model, x)"
             )
         if reason := self.missing(observed.belief):
             raise InputError(reason)
         return self._checked(self._score(observed))
-
-    def score_inputs(self, model: Model, x: Tensor, batch_size: int = BATCH) -> Tensor:
-        """Scores (N,) in float64 of inputs (N, ...), by as many passes as it takes.
-
-        The inputs are floating point, or uint8 images; parameters and their gradients stay as they
-        are.
-        """
-        check_int("batch_size", batch_size, 1)
-        self._check_ready()
-        if self.needs != "inputs":
-            raise InputError(
-                f"{self.info.name} needs no gradients: call score(observe(model, split))"
-            )
-        x, model = model._checked(x), evaluating(model)
-        parts = [self._score_batch(model, piece) for piece in torch.split(x, batch_size)]
-        return self._checked(torch.cat(parts))
 
     def _fit(self, train: Observed, validation: Observed) -> None:
         """What `fit` does once the roles are checked."""
@@ -192,7 +204,9 @@ class Detector:
 
     def _check_ready(self) -> None:
         if not self.fitted:
-            raise InputError(f"{self.info.name} is not fitted: call fit(train, validation) first")
+            raise InputError(
+                f"{self.info.name} is not fitted: call fit(model, train, validation) first"
+            )
 
     def _checked(self, scores: Tensor) -> Tensor:
         bad = scores.isnan()
@@ -201,7 +215,7 @@ class Detector:
                 f"the {self.info.name} score of input {int(bad.nonzero()[0])} is NaN: look for NaN "
                 "or infinite values in the input or in the weights"
             )
-        return scores.detach().to(torch.float64)
+        return scores.detach().cpu().to(torch.float64)
 
 
 def perturbed(x: Tensor, magnitude: float, loss: Callable[[Tensor], Tensor]) -> Tensor:

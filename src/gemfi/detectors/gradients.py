@@ -112,10 +112,10 @@ class ODIN(Detector):
 
         def worth(epsilon: float) -> float:
             detector = cls(ODINConfig(temperature, epsilon))
-            base = detector.score_inputs(model, inside.x)
+            base = detector.score(model, inside)
             if outside is None:
                 return -float(base.mean())
-            return metrics.auroc(base, detector.score_inputs(model, outside.x))
+            return metrics.auroc(base, detector.score(model, outside))
 
         return max(sorted(candidates), key=worth)
 

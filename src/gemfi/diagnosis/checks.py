@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gemfi import dirichlet, losses
 from gemfi.belief import Belief
-from gemfi.data import Role, Split, require_role
+from gemfi.data import AnySplit, Role, require_role
 from gemfi.detectors import knn_distance, observe
 from gemfi.diagnosis import measures
 from gemfi.diagnosis.health import Finding, Health
@@ -512,8 +512,8 @@ def _backbone_norm(subject: Subject) -> Measured:
 
 def diagnose(
     model: Model,
-    split: Split,
-    reference: Split | None = None,
+    split: AnySplit,
+    reference: AnySplit | None = None,
     *,
     history: Sequence[Mapping[str, Any]] | None = None,
 ) -> Health:

@@ -98,6 +98,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibration_fraction: likewise, for decisions.
         n_threads: of torch, during the fit; None for one where X is rows and the network small,
             and for torch's own setting elsewhere.
+        device: where to train: `auto`, or a name such as `cuda`; answers are computed on the CPU.
         random_state: an integer, a `RandomState`, or None for another result each time.
         verbose: 0 is silent, 1 shows a progress bar.
 
@@ -134,6 +135,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: float | None = None,
         calibration_fraction: float | None = None,
         n_threads: int | None = None,
+        device: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -152,6 +154,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.calibration_fraction = calibration_fraction
         self.n_threads = n_threads
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -214,7 +217,9 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed,
         )
         bar, dimensions = bool(self.verbose), samples.x.ndim
-        training = Training(fresh, samples, parts, scaling, budget, self.patience, seed, bar)
+        training = Training(
+            fresh, samples, parts, scaling, budget, self.patience, seed, bar, self.device
+        )
         paces = choose_paces(
             self.learning_rate, self.weight_decay, dimensions, len(parts.validation)
         )
@@ -222,7 +227,7 @@ class GEMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with limited_threads(threads):
             kept, self.notes_ = training.best(paces)
             # in float32 the last digits of a prediction would depend on the rest of its batch
-            self.model_ = kept.model.double().eval()
+            self.model_ = kept.model.cpu().double().eval()
             self.model_.input_mean = torch.from_numpy(scaling.mean)
             self.model_.input_std = torch.from_numpy(scaling.std)
             self.log_temperature_ = kept.log_temperature

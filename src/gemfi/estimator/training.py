@@ -285,6 +285,7 @@ class Training:
         patience: epochs without a better one before training stops; None keeps the last epoch.
         seed: of the run.
         progress: whether to show a bar.
+        device: where to train, as of `fit`.
     """
 
     build: Callable[[], Model]
@@ -295,6 +296,7 @@ class Training:
     patience: int | None
     seed: int
     progress: bool
+    device: str | None = None
 
     def best(self, paces: Sequence[Pace]) -> tuple[Trained, list[str]]:
         """Train at one pace, or at two, calm and free, and keep one; with notes on what was done.
@@ -338,6 +340,7 @@ class Training:
             sample_weight=seen.weights,
             validation_weight=None if validation is None else held.weights,
             progress=self.progress,
+            device=self.device,
         )
         if validation is None:
             return Trained(model, pace, result)
@@ -357,6 +360,7 @@ class Training:
             replace(self._config(pace), epochs=epochs),
             sample_weight=rows.weights,
             progress=self.progress,
+            device=self.device,
         )
         return model
 

@@ -20,6 +20,7 @@ from gemfi.methods.edl import (
 from gemfi.methods.gem import GEM, GEMConfig
 from gemfi.methods.gem_paper import PAPER_PRESETS, GEMPaper, PaperConfig
 from gemfi.methods.gem_presets import GEMFI, PRESETS, GEMCore, GEMMix
+from gemfi.methods.keep import Keep, KeepConfig
 from gemfi.methods.postnet import PostNet, PostNetConfig
 from gemfi.methods.prior_networks import (
     ForwardPriorNetwork,
@@ -58,10 +59,13 @@ METHODS: dict[str, type[Head]] = {
         GEMPaper,
     )
 }
+"""Every method that is trained."""
 
 
 def method(name: str) -> type[Head]:
-    """The head of a name, or an error that lists the names."""
+    """The head of a name, or an error that lists the names; `keep` is for `attach` alone."""
+    if name == Keep.info.name:
+        return Keep
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
     return METHODS[name]
@@ -93,6 +97,8 @@ __all__ = [
     "GEMPaper",
     "Head",
     "IEDLConfig",
+    "Keep",
+    "KeepConfig",
     "MCDropout",
     "MCDropoutConfig",
     "MethodInfo",

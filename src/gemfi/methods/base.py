@@ -7,7 +7,7 @@ else of a method. A new one is a file beside this with a `Head` in the order `in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,10 +44,23 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What a head may know before training: samples of each class (C,), and steps of the run."""
+    """What a head may know before training: samples of each class (C,), and steps of the run.
 
-    class_counts: Tensor
+    The samples may be given by what counts them; None where nobody can.
+    """
+
+    samples: Tensor | Callable[[], Tensor] | None
     steps: int
+
+    @property
+    def class_counts(self) -> Tensor:
+        """(C,) samples of each class, for a head that needs them."""
+        if self.samples is None:
+            raise InputError(
+                "this method needs the number of samples of each class: give "
+                "Objective(class_counts=...)"
+            )
+        return self.samples if isinstance(self.samples, Tensor) else self.samples()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class Softmax(Head):
         year=2017,
         epistemic="logit_energy",
     )
-    default = SoftmaxConfig()
+    default: ClassVar[Any] = SoftmaxConfig()
 
     def __init__(self, num_features: int, num_classes: int, config: Any = None) -> None:
         super().__init__(num_features, num_classes, config)

@@ -13,7 +13,7 @@ from torch import Tensor
 from gemfi._config import check_number, check_seed
 from gemfi._drawing import require_matplotlib, write_figure
 from gemfi.belief import Belief
-from gemfi.data import USES, Split, require_role
+from gemfi.data import USES, AnySplit, require_role
 from gemfi.errors import InputError
 from gemfi.metrics import Floats, Values
 from gemfi.model import Model
@@ -74,7 +74,7 @@ class Monitor:
     def fit(
         cls,
         model: Model,
-        calibration: Split,
+        calibration: AnySplit,
         false_alarm: float = 0.01,
         seed: int = 0,
         *,

@@ -109,7 +109,7 @@ class Record:
     @property
     def batches(self) -> int:
         """Optimiser steps of an epoch."""
-        return batches_per_epoch(self.facts.train.n, self.spec.train.batch_size)
+        return batches_per_epoch(self.facts.train.n, self.spec.train.samples_a_step)
 
     @property
     def steps(self) -> int:

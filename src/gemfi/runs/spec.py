@@ -31,6 +31,7 @@ from gemfi.outliers import NONE, VOS, Kind, OutlierConfig
 from gemfi.randomness import forked_generator
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig
+from gemfi.training.config import upgraded_training
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ class RunSpec:
             raise InputError(f"{where}: expected a mapping with the name of a method")
         name, config = upgraded(mapping["method"], mapping.get("head"))
         plain = {**mapping, "method": name, "head": config}
+        if isinstance(plain.get("train"), Mapping):
+            plain["train"] = upgraded_training(plain["train"])
         return from_plain(cls, plain, where, head=type(method(name).default_config()))
 
     def identity(self) -> dict[str, Any]:

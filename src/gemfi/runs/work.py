@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import sys
@@ -19,10 +20,12 @@ from gemfi.bundle import ENDING, Bundle, bundle_names, load, make_bundle
 from gemfi.data import OOD_SETS, TASKS, Split, Task
 from gemfi.decisions import Goal, Policy
 from gemfi.detectors import detector_names
+from gemfi.devices import place
 from gemfi.diagnosis import Finding, diagnose
 from gemfi.errors import InputError
 from gemfi.evaluation import evaluate, fit_detectors
 from gemfi.model import Model
+from gemfi.processes import agree, own_share
 from gemfi.runs.folder import (
     METRICS,
     SUMMARY,
@@ -36,7 +39,7 @@ from gemfi.runs.folder import (
 )
 from gemfi.runs.spec import RunSpec, find_task, task_of
 from gemfi.runs.summary import markdown
-from gemfi.training import fit
+from gemfi.training import FitResult, fit
 from gemfi.training.checks import check_run
 from gemfi.training.run_dir import lock_run_dir
 
@@ -51,10 +54,12 @@ def train_run(
     task: Task | None = None,
     fresh: bool = False,
     started: Callable[[Record], None] = lambda _record: None,
+    device: str | torch.device | None = None,
 ) -> Run:
     """Train, or finish training, and judge by validation data alone; test data are not read.
 
-    Called again, a run goes on from its checkpoint; one that had finished is opened.
+    Called again, a run goes on from its checkpoint; one that had finished is opened. Inside a
+    process group all processes train, and the first one writes and judges.
 
     Args:
         spec: what to run.
@@ -63,19 +68,27 @@ def train_run(
         task: the data, if at hand; otherwise found by the spec's name.
         fresh: delete a run that is in the folder first, once all is checked.
         started: called when all is checked and training begins.
+        device: where to train, as of `fit`.
     """
     folder = Path(folder)
     task = find_task(spec.task, spec.own) if task is None else task
     model = spec.build(task.num_classes, task.normalisation)
+    place(model, device)
     check_run(model, task.train, task.validation, None, spec.train)  # before a file is written
-    require_run_folder(folder)  # before the lock's file is in it
-    with lock_run_dir(folder):
+    agree(lambda: require_run_folder(folder))  # before the lock's file is in it
+
+    def prepare() -> Record:
         require_run_folder(folder)
         if fresh:
             clear(folder)
         record = begin(spec, folder, task)
         drop_orphans(folder)
         started(record)
+        return record
+
+    is_first = own_share().rank == 0
+    with lock_run_dir(folder) if is_first else contextlib.nullcontext():
+        record = agree(prepare)
         result = fit(
             model,
             task.train,
@@ -86,17 +99,24 @@ def train_run(
             progress=progress,
             label=f"{spec.method} on {task.name}",
         )
-        run = Run.finish(folder, record, model, result)
-        known, sections = run.metrics(), {}
-        if "validation" not in known:
-            tuning = OOD_SETS[task.name].validation if task.name in OOD_SETS else ()
-            absent = [name for name in task.absent if name in tuning]  # the others are for the test
-            evaluation = evaluate(run.model, task.validation, task.ood_validation)
-            sections["validation"] = evaluation.section(absent)
-        if "health" not in known:
-            sections["health"] = _health(run, task, result.history)
-        if sections:
-            _write(run, **sections)
+        judged: list[Run] = []
+        agree(lambda: judged.append(_judge(folder, record, model, result, task)))
+    return judged[0] if is_first else Run.open(folder)
+
+
+def _judge(folder: Path, record: Record, model: Model, result: FitResult, task: Task) -> Run:
+    """Put what is known of a trained model into its folder."""
+    run = Run.finish(folder, record, model, result)
+    known, sections = run.metrics(), {}
+    if "validation" not in known:
+        tuning = OOD_SETS[task.name].validation if task.name in OOD_SETS else ()
+        absent = [name for name in task.absent if name in tuning]  # the others are for the test
+        evaluation = evaluate(run.model, task.validation, task.ood_validation)
+        sections["validation"] = evaluation.section(absent)
+    if "health" not in known:
+        sections["health"] = _health(run, task, result.history)
+    if sections:
+        _write(run, **sections)
     return run
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gemfi.training.config import TrainConfig
 from gemfi.training.loop import fit
+from gemfi.training.objective import Objective
 from gemfi.training.result import FitResult
 
-__all__ = ["FitResult", "TrainConfig", "fit"]
+__all__ = ["FitResult", "Objective", "TrainConfig", "fit"]

@@ -1,9 +1,9 @@
 """Checkpoints: one safetensors file, replaced atomically, from which a run goes on exactly.
 
 The file holds weights and buffers (spectral-norm vectors among them), the optimiser's moments, the
-outlier queues, every random generator and the best weights so far; its header holds the counters
-and a fingerprint of the run. Every byte is under a checksum. No pickle is read or written, and all
-of a checkpoint is checked before any of it is used.
+outlier queues and the best weights so far; its header holds the counters and a fingerprint of the
+run. Random generators are not in it: each step seeds them anew. Every byte is under a checksum. No
+pickle is read or written, and all of a checkpoint is checked before any of it is used.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from gemfi.training.objective import Objective
 from gemfi.training.run_data import text_digest
 
 _REMEDY: Final = "delete it to start the run again"
-_FORMAT: Final = 3  # 1 had no augmentation and no normalisation; 2 no checksum and no threads
+_FORMAT: Final = 4  # up to 3 it had the states of random generators
 _KEY: Final = "gemfi-checkpoint"
 _SEAL: Final = Seal(_KEY, _REMEDY, read=json.loads)  # counters may be NaN
 _SHOWN: Final = 300  # characters of what is wrong
-_GROUPS: Final = ("step", "optimizer", "generators", "best")
-_GENERATORS: Final = ("torch", "run")
+_GROUPS: Final = ("step", "optimizer", "best")
 
 
 @dataclass
@@ -250,20 +249,8 @@ class Checkpoint:
             raise CheckpointError(f"{self.path} does not fit this model: {text}") from error
 
     def restore(self, objective: Objective, optimizer: torch.optim.Optimizer) -> None:
-        """Load weights and optimiser; a CheckpointError says what cannot be, before any is loaded.
-
-        The states of the random generators are checked as well; the caller sets them.
-        """
+        """Load weights and optimiser, once both are checked."""
         slots = self._optimizer_slots(optimizer)
-        generators = self.groups["generators"]
-        if set(generators) != set(_GENERATORS):
-            raise _damaged(self.path, f"its random generators are {sorted(generators)}")
-        for name, state in generators.items():
-            try:
-                torch.Generator().set_state(state)
-            except (RuntimeError, TypeError) as error:
-                why = f"its random generator {name!r} has no state: {error}"
-                raise _damaged(self.path, why) from error
         self.load_weights(objective)
         optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
 

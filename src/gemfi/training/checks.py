@@ -7,7 +7,9 @@ from dataclasses import replace
 import torch
 
 from gemfi.backbones import is_frozen
-from gemfi.data import Split, require_classes, require_use
+from gemfi.data import require_classes, require_use
+from gemfi.data.splits import AnySplit, Split
+from gemfi.devices import device_of, move
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating
@@ -17,13 +19,15 @@ from gemfi.training.config import TrainConfig
 
 def check_run(
     model: Model,
-    train: Split,
-    validation: Split | None,
-    auxiliary: Split | None,
+    train: AnySplit,
+    validation: AnySplit | None,
+    auxiliary: AnySplit | None,
     config: TrainConfig,
 ) -> None:
     """Raise an error that says what is wrong with the data of a run, if anything is."""
-    require_classes(require_use(train, "training"))
+    require_use(train, "training")
+    if isinstance(train, Split):
+        require_classes(train)
     if validation is not None:
         require_use(validation, "selection")
     if auxiliary is not None:
@@ -41,18 +45,13 @@ def check_run(
             "the model was built under torch.inference_mode(), so that it cannot learn: build it "
             "outside"
         )
-    model.check_channels(train.x)
+    model.check_channels(train.first(2))
     _check_augmentation(train, config)
-    devices = {p.device.type for p in model.parameters()} | {s.x.device.type for s in splits}
-    if devices - {"cpu"}:
-        raise InputError(
-            f"training runs on the CPU so far, got tensors on {', '.join(sorted(devices))}"
-        )
     _check_pass(model, train)
 
 
 def usable_outliers(
-    model: Model, outliers: OutlierConfig, auxiliary: Split | None
+    model: Model, outliers: OutlierConfig, auxiliary: AnySplit | None
 ) -> tuple[OutlierConfig, list[str]]:
     """Outliers that can be made for this model, and notes on what was left out.
 
@@ -88,16 +87,16 @@ def usable_outliers(
     return outliers, notes
 
 
-def _check_alike(train: Split, split: Split) -> None:
-    mine, theirs = (train.x.shape[1:], train.x.dtype), (split.x.shape[1:], split.x.dtype)
-    if mine != theirs:
+def _check_alike(train: AnySplit, split: AnySplit) -> None:
+    mine, theirs = ((x.shape[1:], x.dtype) for x in (train.first(1), split.first(1)))
+    if mine != theirs and not (train.tokens and split.tokens):
         raise InputError(
             f"split {split.name!r} ({split.role}) has samples {tuple(theirs[0])} {theirs[1]}, but "
             f"{train.name!r} has {tuple(mine[0])} {mine[1]}; all splits of a run must agree"
         )
 
 
-def _check_tokens(model: Model, split: Split) -> None:
+def _check_tokens(model: Model, split: AnySplit) -> None:
     """Texts go to a backbone that takes them, and nothing else does."""
     if model.tokens is None:
         if split.tokens:
@@ -109,16 +108,18 @@ def _check_tokens(model: Model, split: Split) -> None:
         return
     if not split.tokens:
         raise InputError(
-            f"split {split.name!r} ({split.role}) holds {split.x.dtype} samples, but this backbone "
-            "takes token ids: make it with Split(..., tokens=True)"
+            f"split {split.name!r} ({split.role}) holds {split.first(1).dtype} samples, but this "
+            "backbone takes token ids: make it with Split(..., tokens=True)"
         )
     try:
-        model.tokens.checked(split.x)
+        model.tokens.checked(split.first(32))
     except InputError as error:
         raise InputError(f"split {split.name!r} ({split.role}): {error}") from None
 
 
-def _check_labels(model: Model, split: Split) -> None:
+def _check_labels(model: Model, split: AnySplit) -> None:
+    if not isinstance(split, Split):
+        return  # each batch is looked at when it is read
     largest, classes = int(split.labels.max()), model.head.num_classes
     if largest >= classes:
         raise InputError(
@@ -127,11 +128,11 @@ def _check_labels(model: Model, split: Split) -> None:
         )
 
 
-def _check_augmentation(train: Split, config: TrainConfig) -> None:
+def _check_augmentation(train: AnySplit, config: TrainConfig) -> None:
     if config.augmentation.is_nothing:
         return
     try:
-        config.augmentation.check_images(train.x)
+        config.augmentation.check_images(train.first(2))
     except InputError as error:
         raise InputError(
             f"split {train.name!r} ({train.role}) cannot be augmented: {error}; leave the "
@@ -139,14 +140,14 @@ def _check_augmentation(train: Split, config: TrainConfig) -> None:
         ) from None
 
 
-def _check_pass(model: Model, train: Split) -> None:
+def _check_pass(model: Model, train: AnySplit) -> None:
     """Two samples through the backbone: options that do not fit them are found here."""
     try:
         with torch.no_grad():
-            evaluating(model).features(train.x[:2])
+            evaluating(model).features(move(train.first(2), device_of(model)))
     except (RuntimeError, ValueError) as error:  # an InputError is one
         raise InputError(
-            f"the backbone cannot take the samples {tuple(train.x.shape[1:])} of split "
+            f"the backbone cannot take the samples {tuple(train.first(1).shape[1:])} of split "
             f"{train.name!r} ({train.role}): {str(error).splitlines()[0]}; build it for them "
             "(--backbone-options such as in_features, in_channels and size follow from the data)"
         ) from error

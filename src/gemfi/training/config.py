@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from gemfi._config import LATER, check_choice, check_int, check_number, check_seed
 from gemfi.data.augmentation import Augmentation
+from gemfi.devices import Precision
 from gemfi.errors import InputError
 
 Optimizer = Literal["adamw", "adam", "sgd"]
@@ -23,7 +25,7 @@ class TrainConfig:
 
     Attributes:
         epochs: passes over the training data.
-        batch_size: samples a step.
+        batch_size: samples a step; None for that of the `DataLoader`, or 128 where there is none.
         learning_rate: the largest.
         optimizer: `adamw`, `adam` (weight decay is part of the gradient) or `sgd` (the same, with
             momentum 0.9).
@@ -40,15 +42,19 @@ class TrainConfig:
             default is the last, so that `fit` does the same with and without validation data; set
             `best` for many epochs and noisy labels (docs/methods.md).
         patience: with `best`, stop after so many epochs without a better one; None runs them all.
-        bf16: run the backbone, and it alone, under bfloat16 autocast. It saves time on processors
-            with instructions for it; on others a step can take ten times as long.
+        precision: of the backbone; heads, losses and statistics stay in float32 and float64. `bf16`
+            saves time where the hardware has instructions for it, and can take ten times as long
+            where it has not; `auto` asks the hardware; `fp16` is for CUDA.
+        compile: let `torch.compile` translate the backbone.
+        channels_last: keep images with their channels last, which many convolutions prefer.
+        accumulate: parts into which a batch is cut, so that it takes less memory.
         checkpoint_steps: save every so many steps; None saves at the end of each epoch.
         augmentation: of training images, auxiliary ones included; nothing by default. Validation,
             statistics and prediction see the images as they are.
     """
 
     epochs: int = 20
-    batch_size: int = 128
+    batch_size: int | None = None
     learning_rate: float = 1e-3
     optimizer: Optimizer = "adamw"
     schedule: Schedule = "cosine"
@@ -59,13 +65,16 @@ class TrainConfig:
     seed: int = 0
     select: Select = "last"
     patience: int | None = field(default=None, metadata=LATER)
-    bf16: bool = False
+    precision: Precision = field(default="fp32", metadata=LATER)
+    compile: bool = field(default=False, metadata=LATER)
+    channels_last: bool = field(default=False, metadata=LATER)
+    accumulate: int = field(default=1, metadata=LATER)
     checkpoint_steps: int | None = None
     augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "checkpoint_steps", "patience"):
-            if getattr(self, name) is not None or name in ("epochs", "batch_size"):
+        for name in ("epochs", "accumulate", "batch_size", "checkpoint_steps", "patience"):
+            if getattr(self, name) is not None or name in ("epochs", "accumulate"):
                 check_int(name, getattr(self, name), 1)
         check_number("learning_rate", self.learning_rate, above=0)
         check_number("clip_norm", self.clip_norm, above=0)
@@ -75,6 +84,7 @@ class TrainConfig:
         check_choice("schedule", self.schedule, get_args(Schedule))
         check_number("decay", self.decay, most=1, above=0)
         _check_milestones(self.milestones)
+        check_choice("precision", self.precision, get_args(Precision))
         check_choice("select", self.select, get_args(Select))
         if self.patience is not None and self.select != "best":
             raise InputError('patience counts epochs since the best: set select="best" too')
@@ -83,6 +93,11 @@ class TrainConfig:
                 "augmentation must be an Augmentation, such as AUGMENTATIONS['standard'], got "
                 f"{self.augmentation!r}"
             )
+
+    @property
+    def samples_a_step(self) -> int:
+        """`batch_size`, or 128 where none was chosen."""
+        return 128 if self.batch_size is None else self.batch_size
 
     def rate(self, fraction: float) -> float:
         """The learning rate after a fraction of training."""
@@ -100,6 +115,14 @@ class TrainConfig:
             case "constant":
                 share = 1.0
         return self.learning_rate * share
+
+
+def upgraded_training(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain settings of any age in today's fields: `bf16` has become a precision."""
+    settings = dict(plain)
+    if settings.pop("bf16", False):
+        settings["precision"] = "bf16"
+    return settings
 
 
 def _check_milestones(milestones: object) -> None:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,49 +24,20 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from gemfi._files import appending, hold_lock, sync_folder, write_atomically
-from gemfi.data import Split
+from gemfi.data.splits import AnySplit, Rows, Split
+from gemfi.data.streams import Stream
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.processes import agree
 from gemfi.randomness import forked_generator
 from gemfi.training.run_data import RunData
 
-MEMORY_BYTES = 2 << 30
-"""Features of a split that take no more memory than this are kept for a second walk: 2 GiB."""
 SAVE_SECONDS = 10.0
 """Work that a kill may cost: features are written for good whenever so much time has passed."""
 
-_STATISTICS_BATCH: Final = 512
-_CACHE_VERSION: Final = 1  # raise it when the same inputs and weights give other features
+_CACHE_VERSION: Final = 2  # raise it when the same inputs and weights give other features
 _CACHE_BATCH: Final = 64
 _TOLERANCE: Final = 1e-3  # of the largest feature: another number of threads rounds differently
-
-
-class FeatureBatches:
-    """Batches of features and labels of a split that can be walked through more than once.
-
-    The first whole walk keeps them where they fit into `MEMORY_BYTES` as float32; otherwise each
-    walk runs the backbone again. Either way the model must not change in between, and the batches
-    must not be written to.
-    """
-
-    def __init__(self, model: Model, split: Split) -> None:
-        self.model, self.split = model, split
-        self._kept: list[tuple[Tensor, Tensor]] | None = None
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        if self._kept is not None:
-            yield from self._kept
-            return
-        fits = len(self.split) * self.model.head.num_features * 4 <= MEMORY_BYTES
-        kept = []
-        for start in range(0, len(self.split), _STATISTICS_BATCH):
-            rows = slice(start, start + _STATISTICS_BATCH)
-            batch = self.model.embed(self.split.x[rows]), self.split.labels[rows]
-            if fits:
-                kept.append(batch)
-            yield batch
-        if fits:  # only here: a walk that is broken off has seen a part of them
-            self._kept = kept
 
 
 # -- tensors in a file -----------------------------------------------------------------------------
@@ -209,8 +180,9 @@ class Extraction:
 
     Attributes:
         run: a batch of inputs (B, ...) to features (B, D).
-        inputs: (N, ...), N at least 1.
+        inputs: (N, ...), N at least 1: a tensor, or a split with rows.
         width: D.
+        labels: whether the labels of a split stand beside its features, in a last column.
         batch: inputs at a time.
         name: of the inputs, for the progress bar and the file.
         progress: whether to show a bar; None: if standard error is a terminal.
@@ -218,16 +190,22 @@ class Extraction:
     """
 
     run: Callable[[Tensor], Tensor]
-    inputs: Tensor
+    inputs: Tensor | AnySplit
     width: int
+    labels: bool = False
     batch: int = 64
     name: str = "inputs"
     progress: bool | None = None
     pause: Callable[[], None] = _no_pause
 
+    @property
+    def columns(self) -> int:
+        """D, and one for the labels."""
+        return self.width + self.labels
+
     def in_memory(self) -> Tensor:
         """The features (N, D), float32."""
-        features = torch.empty(len(self.inputs), self.width)
+        features = torch.empty(len(self.inputs), self.columns)
         for start, z in self._batches(0):
             features[start : start + len(z)] = z
         return features
@@ -238,7 +216,7 @@ class Extraction:
         if contents is None:
             return None
         features = contents[0].get(GrowingFile.TENSOR)
-        if features is None or features.shape != (len(self.inputs), self.width):
+        if features is None or features.shape != (len(self.inputs), self.columns):
             raise InputError(
                 f"{file} does not hold the features of {len(self.inputs)} inputs; delete it"
             )
@@ -271,7 +249,7 @@ class Extraction:
             print("waiting for another process to extract features", file=sys.stderr)
 
     def _fill(self, file: Path) -> None:
-        growing = GrowingFile(file, len(self.inputs), self.width, self.name)
+        growing = GrowingFile(file, len(self.inputs), self.columns, self.name)
         unsaved: list[Tensor] = []
         saved_at = time.monotonic()
         try:
@@ -297,12 +275,28 @@ class Extraction:
             disable=None if self.progress is None else not self.progress,
             leave=False,
         ) as bar:
-            for start in range(first, total, self.batch):
+            start = first
+            for x, y in self._pieces(first):
                 if start > first:
                     self.pause()
-                z = self.run(self.inputs[start : start + self.batch])
-                yield start, z.detach().to("cpu", torch.float32)
+                z = self.run(x).detach().to("cpu", torch.float32)
+                if self.labels and y is not None:
+                    z = torch.cat([z, y[:, None].to(z)], dim=1)
+                yield start, z
+                start += len(z)
                 bar.update(len(z))
+
+    def _pieces(self, first: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+        starts = range(first, len(self.inputs), self.batch)
+        if isinstance(self.inputs, Tensor):
+            for start in starts:
+                yield self.inputs[start : start + self.batch], None
+            return
+        ends = (min(start + self.batch, len(self.inputs)) for start in starts)
+        yield from self.inputs.read(
+            Rows(torch.arange(start, end), "features")
+            for start, end in zip(starts, ends, strict=True)
+        )
 
 
 # -- the features of a frozen backbone -------------------------------------------------------------
@@ -336,33 +330,39 @@ def featurised(
         if interrupted.is_set():
             raise KeyboardInterrupt
 
-    def features_of(split: Split) -> Split:
+    def features_of(split: AnySplit) -> AnySplit:
         pause()
+        beside = isinstance(split, Stream) and split.has_labels
         work = Extraction(
             lambda x: model.embed(x, _CACHE_BATCH),
-            split.x,
+            split,
             model.head.num_features,
+            labels=beside,
             batch=_CACHE_BATCH,
             name=split.name,
             progress=progress,
             pause=pause,
         )
-        z = work.in_memory() if folder is None else _from_cache(work, folder, model)
-        return replace(split, x=z, tokens=False)
+        z = work.in_memory() if folder is None else _from_cache(work, split, folder, model)
+        y = split.y if isinstance(split, Split) else z[:, -1].long() if beside else None
+        z = z[:, :-1] if beside else z
+        return Split(z, y, split.role, split.name, split.num_classes, split.class_names)
 
     with forked_generator():  # a network may draw, and a run that goes on draws less
         return data.map_splits(features_of)
 
 
-def _from_cache(work: Extraction, folder: Path, model: Model) -> Tensor:
+def _from_cache(work: Extraction, split: AnySplit, folder: Path, model: Model) -> Tensor:
     """Features in a folder; they are computed again where the code of the network has changed."""
-    given = {"x": work.inputs}  # other weights, inputs or another normalisation: another file
+    given = {}  # other weights, inputs or another normalisation: another file
     if model.input_mean is not None and model.input_std is not None:
-        given |= {"mean": model.input_mean, "std": model.input_std}
-    key = f"{_CACHE_VERSION}:{_CACHE_BATCH}:{weights_digest(model.backbone)}:{digest_of(given)}"
-    file = folder / f"{_text_digest(key)}.safetensors"
+        given = {"mean": model.input_mean, "std": model.input_std}
+    facts = f"{_CACHE_VERSION}:{_CACHE_BATCH}:{work.labels}:{split.checksum()}:{digest_of(given)}"
+    file = folder / f"{_text_digest(f'{facts}:{weights_digest(model.backbone)}')}.safetensors"
+    agree(lambda: work.cached(file) is None)  # one process fills it
     features = work.cached(file)
-    now, then = work.run(work.inputs[: work.batch]), features[: work.batch]
+    x, _ = next(work._pieces(0))
+    now, then = work.run(x), features[: work.batch, : work.width]
     if not torch.allclose(now, then, rtol=_TOLERANCE, atol=_TOLERANCE * float(now.abs().max())):
         file.unlink()
         features = work.cached(file)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import torch
 from torch import Tensor
 
-from gemfi.data import Split
+from gemfi.data.splits import AnySplit, Rows
 from gemfi.errors import InputError
 from gemfi.randomness import derived_generator
 
@@ -34,18 +34,18 @@ class RunData:
         validation_weight: likewise, of the validation rows.
     """
 
-    train: Split
-    validation: Split | None = None
-    auxiliary: Split | None = None
+    train: AnySplit
+    validation: AnySplit | None = None
+    auxiliary: AnySplit | None = None
     train_weight: Tensor | None = None
     validation_weight: Tensor | None = None
 
     @classmethod
     def of(
         cls,
-        train: Split,
-        validation: Split | None,
-        auxiliary: Split | None,
+        train: AnySplit,
+        validation: AnySplit | None,
+        auxiliary: AnySplit | None,
         sample_weight: Any,
         validation_weight: Any,
     ) -> Self:
@@ -58,7 +58,7 @@ class RunData:
             _checked_weight(validation_weight, validation, "validation_weight"),
         )
 
-    def map_splits(self, change: Callable[[Split], Split]) -> Self:
+    def map_splits(self, change: Callable[[AnySplit], AnySplit]) -> Self:
         """The same data with every split changed."""
         return replace(
             self,
@@ -67,7 +67,11 @@ class RunData:
             auxiliary=None if self.auxiliary is None else change(self.auxiliary),
         )
 
-    def for_statistics(self, seed: int) -> tuple[Split, Split | None]:
+    def splits(self) -> list[AnySplit]:
+        """Those that are there."""
+        return [s for s in (self.train, self.validation, self.auxiliary) if s is not None]
+
+    def for_statistics(self, seed: int) -> tuple[AnySplit, AnySplit | None]:
         """Training and validation data as statistics see them: one draw of weighted rows."""
         held = self.validation
         return (
@@ -80,7 +84,7 @@ class RunData:
         splits = {"train": self.train, "validation": self.validation, "auxiliary": self.auxiliary}
         weights = {"train_weight": self.train_weight, "validation_weight": self.validation_weight}
         return {
-            "data": {name: data_digest(split) for name, split in splits.items() if split},
+            "data": {name: split.checksum() for name, split in splits.items() if split is not None},
             **{
                 name: text_digest(str(weight.tolist()))
                 for name, weight in weights.items()
@@ -89,24 +93,19 @@ class RunData:
         }
 
 
-def data_digest(split: Split) -> str:
-    """A checksum of the inputs and labels of a split."""
-    digest = hashlib.blake2b(digest_size=12)
-    digest.update(split.x.contiguous().cpu().numpy().data)
-    if split.y is not None:
-        digest.update(split.y.contiguous().cpu().numpy().data)
-    return digest.hexdigest()
-
-
 def text_digest(text: str) -> str:
     """A checksum of a text."""
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def batches_per_epoch(samples: int, batch_size: int) -> int:
-    """Every sample once an epoch, but a last batch of one is dropped: batch norm needs two."""
+def batches_per_epoch(samples: int, batch_size: int, processes: int = 1) -> int:
+    """Every sample once an epoch, but a last batch too small for batch norm is dropped.
+
+    It needs two samples in each process.
+    """
     batches = math.ceil(samples / batch_size)
-    return batches - 1 if batches > 1 and samples % batch_size == 1 else batches
+    rest = samples - (batches - 1) * batch_size
+    return batches - 1 if batches > 1 and rest < 2 * processes else batches
 
 
 def permutation(count: int, seed: int, epoch: int) -> Tensor:
@@ -114,25 +113,48 @@ def permutation(count: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(count, generator=derived_generator(f"{seed}:{epoch}"))
 
 
-def epoch_rows(labels: Tensor, weight: Tensor | None, seed: int, epoch: int) -> Tensor:
-    """The rows of an epoch in random order: every row once, or as often as its weight says.
+def epoch_rows(labels: Tensor, weight: Tensor, seed: int, epoch: int) -> Tensor:
+    """The rows of an epoch in random order, as often as their weights say.
 
     N rows are drawn. Row i has N·w_i / Σw copies on average, and never one more or less than that
     rounded down and up; so has every class. The draw depends on seed and epoch alone.
     """
-    if weight is None:
-        return permutation(len(labels), seed, epoch)
+    count = len(labels)
     generator = derived_generator(f"{seed}:{epoch}:weights")
-    mixed = torch.randperm(len(labels), generator=generator)
+    mixed = torch.randperm(count, generator=generator)
     order = mixed[labels.cpu()[mixed].argsort(stable=True)]  # class by class
-    copies = (weight * (len(weight) / weight.sum()))[order]
-    points = torch.arange(len(labels)) + torch.rand((), generator=generator, dtype=torch.float64)
+    copies = (weight * (count / weight.sum()))[order]
+    points = torch.arange(count) + torch.rand((), generator=generator, dtype=torch.float64)
     last = int(copies.nonzero().max())  # rounding must never reach a row without weight
     drawn = order[torch.searchsorted(copies.cumsum(0), points, right=True).clamp_max(last)]
-    return drawn[torch.randperm(len(labels), generator=generator)]
+    return drawn[torch.randperm(count, generator=generator)]
 
 
-def drawn_split(split: Split, weight: Tensor | None, seed: int) -> Split:
+def training_order(
+    data: AnySplit, weight: Tensor | None, seed: int, batch_size: int, batches: int, step: int
+) -> Iterator[Rows]:
+    """The rows of every step from a step on, without end.
+
+    Args:
+        data: of role train.
+        weight: (N,) how often each row is drawn; None where all count alike.
+        seed: of the run.
+        batch_size: samples of a step.
+        batches: steps of an epoch.
+        step: the first.
+    """
+    epoch, done = divmod(step, batches)
+    while True:
+        if weight is None:
+            rows = permutation(len(data), seed, epoch)
+        else:
+            rows = epoch_rows(data.labels, weight, seed, epoch)
+        for part in torch.split(rows, batch_size)[done:batches]:
+            yield Rows(part, str(seed), epoch)
+        epoch, done = epoch + 1, 0
+
+
+def drawn_split(split: AnySplit, weight: Tensor | None, seed: int) -> AnySplit:
     """One draw of the rows of a split; the split itself without weights.
 
     A class too light to be drawn has one row, its heaviest: densities need every class.
@@ -146,7 +168,7 @@ def drawn_split(split: Split, weight: Tensor | None, seed: int) -> Split:
     return split.subset(torch.cat([rows, torch.tensor(heaviest, dtype=torch.int64)]))
 
 
-def _checked_weight(weight: Any, split: Split | None, name: str) -> Tensor | None:
+def _checked_weight(weight: Any, split: AnySplit | None, name: str) -> Tensor | None:
     """Weights of a split as float64 (N,), or None where they are all the same."""
     if weight is None:
         return None
