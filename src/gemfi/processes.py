@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
-from torch.distributed.nn.functional import all_reduce
 from torch.distributed.rendezvous import rendezvous
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from gemfi.data.splits import ALONE, Share
@@ -132,11 +132,6 @@ def _device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if is_gpu else torch.device("cpu")
 
 
-def _summed(x: Tensor) -> Tensor:
-    """The sum over the processes, with its gradient."""
-    return all_reduce(x)  # type: ignore[no-any-return, no-untyped-call]
-
-
 def shared_by_processes(module: nn.Module) -> DistributedDataParallel:
     """A module whose gradients are the means over all processes.
 
@@ -152,25 +147,65 @@ def shared_by_processes(module: nn.Module) -> DistributedDataParallel:
 # -- batch norms -----------------------------------------------------------------------------------
 
 
+def _table(mine: Tensor) -> Tensor:
+    """A row (P, ...) for each process; over gloo that is faster than a sum of small tensors."""
+    parts = [torch.empty_like(mine) for _ in range(own_share().count)]
+    distributed.all_gather(parts, mine)
+    return torch.stack(parts)
+
+
+class _Normalise(torch.autograd.Function):
+    """x̂ = (x − mean)/√(variance + ε), with the mean and variance of the batch of all processes.
+
+    One communication forward and one backward. With g the gradient of x̂, that of x is
+    (g − mean(g) − x̂·mean(g·x̂))/√(variance + ε), with means over the whole batch: torch's own kernel
+    with the means of this process, and what these lack.
+    """
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        _, mean, scale = torch.native_batch_norm(x, None, None, None, None, True, 0.0, epsilon)
+        count = torch.full((1,), x.numel() / x.shape[1], dtype=x.dtype, device=x.device)
+        table = _table(torch.cat([count, mean, scale.pow(-2) - epsilon]))  # (P, 1 + 2C)
+        counts, means, variances = table[:, :1], *table[:, 1:].chunk(2, dim=1)
+        whole = counts.sum()
+        mean = (counts * means).sum(dim=0) / whole
+        variance = (counts * (variances + (means - mean).square())).sum(dim=0) / whole
+        context.save_for_backward(x, mean, variance, count, whole)
+        context.epsilon = epsilon
+        context.mark_non_differentiable(mean, variance, whole)
+        return functional.batch_norm(x, mean, variance, eps=epsilon), mean, variance, whole
+
+    @staticmethod
+    def backward(context: Any, *gradients: Any) -> tuple[Tensor, None]:
+        x, mean, variance, count, whole = context.saved_tensors
+        scale = torch.rsqrt(variance + context.epsilon)
+        found, with_x, alone = torch.ops.aten.native_batch_norm_backward(
+            gradients[0], x, torch.ones_like(mean), None, None, mean, scale, True, context.epsilon,
+            [True, True, True],
+        )  # fmt: skip
+        sums = torch.cat([alone, with_x])
+        lacking = sums / count - _table(sums).sum(dim=0) / whole
+        bias, weight = (part * scale for part in lacking.chunk(2))
+        rest = functional.batch_norm(x, mean, variance, weight, bias, eps=context.epsilon)
+        return found + rest, None
+
+
 class _Synced(nn.modules.batchnorm._BatchNorm):
-    """Batch norm by the mean and variance of the whole batch, with their gradients."""
+    """Batch norm by the mean and variance of the whole batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return super().forward(x)
-        axes = [axis for axis in range(x.ndim) if axis != 1]
-        shape = (1, -1, *(1 for _ in axes[1:]))
-        values = x.float()
-        count = total(torch.tensor(float(x.numel() // x.shape[1]), device=x.device))
-        mean = _summed(values.sum(dim=axes)) / count
-        centred = values - mean.reshape(shape)
-        variance = _summed(centred.square().sum(dim=axes)) / count
+        normal, mean, variance, count = _Normalise.apply(  # type: ignore[no-untyped-call]
+            x.float(), self.eps
+        )
         if self.track_running_stats and self.running_mean is not None:
-            self._follow(mean.detach(), variance.detach() * count / (count - 1))
-        result = centred * torch.rsqrt(variance + self.eps).reshape(shape)
+            self._follow(mean, variance * count / (count - 1))
         if self.affine:
-            result = result * self.weight.reshape(shape) + self.bias.reshape(shape)
-        return torch.as_tensor(result, dtype=x.dtype)
+            shape = (1, -1, *(1 for _ in x.shape[2:]))
+            normal = torch.addcmul(self.bias.reshape(shape), normal, self.weight.reshape(shape))
+        return torch.as_tensor(normal, dtype=x.dtype)
 
     def _follow(self, mean: Tensor, variance: Tensor) -> None:
         assert self.num_batches_tracked is not None  # noqa: S101 - it follows running statistics
