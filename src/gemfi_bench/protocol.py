@@ -135,7 +135,7 @@ class Shift:
     """Corrupted copies of the first test images.
 
     The corruptions of `mnist` are those of MNIST-C, of `cifar10` those of CIFAR-10-C, of `digits`
-    those of `gemfi.data.corruptions.ANY_SIZE`; none for no shift.
+    those of `gemfi_bench.corruptions.ANY_SIZE`; none for no shift.
     """
 
     corruptions: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ from dataclasses import replace
 from gemfi._files import data_root
 from gemfi.data import Split, Task, load_split
 from gemfi.data.registry.load import data_set, find_form
-from gemfi.data.registry.sets import MADE_SEED
 from gemfi.errors import InputError
+from gemfi_bench.corruptions import ANY_SIZE, MADE_SEED, SEVERITIES, corrupt, corrupt_small
 from gemfi_bench.protocol import Shift
 
 SMALL = "digits"
@@ -58,8 +58,6 @@ def _registered(task: Task, name: str, severity: int | None, images: int) -> Spl
     form = find_form(entry, label, data_root())
     if form is not None and not form.made:
         return _first(load_split(entry.name, label), images)
-    from gemfi.data.corruptions import corrupt  # noqa: PLC0415 - needs scipy, an extra
-
     clean = _first(task.test, images)
     made = corrupt(clean.x, name, severity, seed=MADE_SEED, family=task.name)
     return replace(clean, x=made, name=f"{entry.name}/{label}, generated")
@@ -75,16 +73,12 @@ def _check_registered(task: Task, name: str, severity: int | None) -> None:
 
 
 def _small(task: Task, name: str, severity: int | None, images: int) -> Split:
-    from gemfi.data.corruptions import corrupt_small  # noqa: PLC0415 - needs scipy, an extra
-
     clean = _first(task.test, images)
     made = corrupt_small(clean.x, name, severity or 0, seed=MADE_SEED)  # None was refused before
     return replace(clean, x=made, name=f"{task.name}/{name}-{severity}, generated")
 
 
 def _check_small(task: Task, name: str, severity: int | None) -> None:
-    from gemfi.data.corruptions import ANY_SIZE, SEVERITIES  # noqa: PLC0415 - as above
-
     if name not in ANY_SIZE:
         raise InputError(
             f"shift.corruptions: {name!r} cannot be made of the small images of {task.name}; "

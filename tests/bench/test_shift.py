@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gemfi.data import TASKS
-from gemfi.data.corruptions import ANY_SIZE, corrupt_small
 from gemfi.errors import InputError
+from gemfi_bench.corruptions import ANY_SIZE, corrupt_small
 from gemfi_bench.protocol import Shift
 from gemfi_bench.shift import shifted_sets
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from gemfi.cli import main
 from gemfi.data import DATA_SETS, load_split
+from gemfi_bench.corruptions import corrupt
 from support.data_commands import NAMES, Capture, idx, left, ran, refused
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -38,35 +38,23 @@ class TestList:
         rows = {line.split()[0]: line for line in ran(capsys, "list").splitlines() if line}
         assert rows["mnist"].endswith("  test; no train")
         assert rows["notmnist"].endswith("  sample")
-        assert rows["mnist-c"].endswith("  no, but made from the test images when asked for")
-        assert rows["cifar10-c"].endswith("  no")
+        assert rows["mnist-c"].endswith("  no")
 
-    @pytest.mark.parametrize(
-        ("with_mnist", "says"), [(False, ""), (True, ", the rest made when asked for")]
-    )
-    def test_some_published_corruptions(
-        self, root: Path, capsys: Capture, with_mnist: bool, says: str
-    ) -> None:
+    def test_some_published_corruptions(self, root: Path, capsys: Capture) -> None:
         (root / "mnist_c" / "fog").mkdir(parents=True)
         for name in ("test_images", "test_labels"):
             (root / "mnist_c" / "fog" / f"{name}.npy").write_bytes(b"")
-        if with_mnist:
-            idx(root / "mnist")
         rows = {line.split()[0]: line for line in ran(capsys, "list").splitlines() if line}
-        assert rows["mnist-c"].endswith(f"  1 of 15 published{says}")
+        assert rows["mnist-c"].endswith("  1 of 15 published")
 
     def test_corruptions_that_were_written(self, root: Path, capsys: Capture) -> None:
         idx(root / "mnist")
         ran(capsys, "corrupt", "mnist", "--types", "fog", "shear")
         rows = {line.split()[0]: line for line in ran(capsys, "list").splitlines() if line}
-        assert rows["mnist-c"].endswith("  2 of 15 written here, the rest made when asked for")
+        assert rows["mnist-c"].endswith("  2 of 15 written here")
         (root / "generated/mnist_c/fog").rename(root / "fog")
         (root / "mnist_c").mkdir()
         (root / "fog").rename(root / "mnist_c/fog")
-        rows = {line.split()[0]: line for line in ran(capsys, "list").splitlines() if line}
-        says = "  1 of 15 published, 1 written here, the rest made when asked for"
-        assert rows["mnist-c"].endswith(says)
-        shutil.rmtree(root / "mnist")
         rows = {line.split()[0]: line for line in ran(capsys, "list").splitlines() if line}
         assert rows["mnist-c"].endswith("  1 of 15 published, 1 written here")
 
@@ -127,8 +115,13 @@ class TestVerify:
         assert lines[1].startswith(f"  DIFFERS  mnist/{NAMES[0]}.gz: sha256 ")
         assert "  missing  mnist/train: not here" in lines
         assert "  unknown  mnist/test: 6 images, a part of the 10,000 published" in lines
-        assert "MNIST-C" in lines  # made from MNIST's
-        assert "  our own corruptions, made here: nothing published to compare them with" in lines
+        assert "MNIST-C" not in lines
+
+    def test_corruptions_of_our_own(self, root: Path, capsys: Capture) -> None:
+        idx(root / "mnist")
+        ran(capsys, "corrupt", "mnist")
+        said = ran(capsys, "verify", "mnist-c")
+        assert "  our own corruptions, written here: nothing published to compare" in said
 
     def test_a_file_that_is_broken_ends_with_1(self, root: Path, capsys: Capture) -> None:
         idx(root / "fashion-mnist")
@@ -143,7 +136,6 @@ class TestVerify:
 class TestCorrupt:
     def test_mnist(self, root: Path, capsys: Capture) -> None:
         idx(root / "mnist")
-        made = load_split("mnist-c", "fog")
         said = ran(capsys, "corrupt", "mnist", "--types", "fog", "shear")
         folder = root / "generated" / "mnist_c"
         assert f"Wrote 4 files to {folder}: mnist/test, 6 of 10,000 under 2 corruptions." in said
@@ -151,10 +143,10 @@ class TestCorrupt:
         assert left(folder) == [
             f"{name}/test_{kind}.npy" for name in ("fog", "shear") for kind in ("images", "labels")
         ]
-        (root / "mnist" / f"{NAMES[0]}.gz").unlink()  # so that it cannot be made again
         written = load_split("mnist-c", "fog")
-        assert (written.x == made.x).all()
-        assert written.name == made.name == "mnist-c/fog, generated, 6 of 10,000"
+        made = corrupt(load_split("mnist", "test").x, "fog", seed=0, family="mnist")
+        assert (written.x == made).all()
+        assert written.name == "mnist-c/fog, generated, 6 of 10,000"
 
     def test_elsewhere_with_another_seed(self, root: Path, tmp_path: Path, capsys: Capture) -> None:
         idx(root / "mnist")
@@ -162,7 +154,8 @@ class TestCorrupt:
         ran(capsys, "corrupt", "mnist", "--types", "fog", "--out", str(out), "--seed", "3")
         array = np.load(out / "fog" / "test_images.npy")
         assert array.shape == (6, 28, 28, 1)
-        assert (array[..., 0] != load_split("mnist-c", "fog").x[:, 0].numpy()).any()
+        made = corrupt(load_split("mnist", "test").x, "fog", seed=3, family="mnist")
+        assert (array[..., 0] == made[:, 0].numpy()).all()
         assert not (root / "generated").exists()
 
     def test_refusals_write_nothing(self, root: Path, capsys: Capture) -> None:

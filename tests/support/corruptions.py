@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from torch import Tensor
 
-from gemfi.data.corruptions import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, SEVERITIES, corrupt
+from gemfi_bench.corruptions import CORRUPTIONS_CIFAR, CORRUPTIONS_MNIST, SEVERITIES, corrupt
 
 ALL = [
     *(("cifar10", name, severity) for name in CORRUPTIONS_CIFAR for severity in (1, 3, 5)),

@@ -36,7 +36,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "data fetch": ("gemfi.cli.data:fetch", "Download data sets."),
     "data verify": ("gemfi.cli.data:verify_sets", "Check the files of data sets."),
     "data info": ("gemfi.cli.data:info", "Say what a data set is, or your own data."),
-    "data corrupt": ("gemfi.cli.data:corrupt", "Write corrupted copies of test images."),
+    "data corrupt": ("gemfi_bench.corruptions.command:corrupt", "Write corrupted images."),
     "methods": ("gemfi.cli.methods:methods", "List methods, detectors and presets."),
 }
 """Name -> where its function is, and what it does."""

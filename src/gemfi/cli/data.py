@@ -13,10 +13,9 @@ import tyro
 from gemfi._files import DATA_VARIABLE, data_root
 from gemfi._text import WIDTH, aligned, file_size
 from gemfi.cli import options
-from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, Form, data_set, load_split
+from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, Form, data_set
 from gemfi.data.registry.fetch import fetch_file
 from gemfi.data.registry.load import find_form
-from gemfi.data.registry.sets import GENERATED, MADE_SEED, PUBLISHED_FOLDERS
 from gemfi.data.registry.verify import State, is_fetched, verify
 from gemfi.errors import CheckFailedError, InputError
 
@@ -84,7 +83,7 @@ def verify_sets(names: Names) -> None:
             continue
         print(entry.full_title)
         if not checks:
-            print("  our own corruptions, made here: nothing published to compare them with")
+            print("  our own corruptions, written here: nothing published to compare them with")
         for check in checks:
             print(f"  {check.state.value:<9}{check.what}: {check.detail}")
             wrong += check.state in (State.DIFFERS, State.BROKEN)
@@ -125,43 +124,6 @@ def info(name: Name) -> None:
     print("\n".join(lines))
 
 
-def corrupt(
-    name: Name,
-    types: Annotated[tuple[str, ...], options.shown_as("TYPE ...")] = (),
-    out: options.Folder = None,
-    seed: int = MADE_SEED,
-) -> None:
-    """Corrupt the test images of mnist or cifar10, in the layout of MNIST-C or CIFAR-10-C.
-
-    Args:
-        name: mnist or cifar10.
-        types: which corruptions; all of them by default (15 or 19).
-        out: folder to write to; by default one in the data folder, from which mnist-c and
-            cifar10-c are read where the published files are not here.
-        seed: of the random draws; another than the default needs --out.
-    """
-    from gemfi.data.corruptions import FAMILIES, write_published_layout  # noqa: PLC0415 - slow
-
-    if name not in PUBLISHED_FOLDERS:
-        known = ", ".join(PUBLISHED_FOLDERS)
-        raise InputError(f"no corruptions of {name!r}; expected one of {known}")
-    root, published = data_root(), PUBLISHED_FOLDERS[name]
-    folder = Path(out) if out is not None else root / GENERATED / published
-    if out is None and seed != MADE_SEED:
-        raise InputError(
-            f"--seed {seed} needs --out: {folder} holds corruptions of seed {MADE_SEED}"
-        )
-    if folder.resolve() == (root / published).resolve():
-        raise InputError(f"--out {folder} is the place of the published files; choose another")
-    test = load_split(name, "test")
-    written = write_published_layout(
-        test.x, test.labels, folder, family=name, names=types or None, seed=seed
-    )
-    count = len(types or FAMILIES[name])
-    print(f"Wrote {len(written)} files to {folder}: {test.name} under {count} corruptions.")
-    print("These are our own corruptions, not the published arrays: see docs/corruptions.md.")
-
-
 def _fetch(entry: DataSet, root: Path, mirror: str | None) -> None:
     for remote in entry.files:
         if is_fetched(entry, remote, root):
@@ -190,14 +152,11 @@ def _here(entry: DataSet, root: Path) -> str:
     if total <= 2:
         missing = [f"no {name}" for name in entry.parts if name not in forms]
         return "; ".join([*(form.label for form in forms.values()), *missing])
-    made = [form for form in forms.values() if form.made]
-    written = sum(form.files[0].startswith(f"{GENERATED}/") for form in made)
-    counts = {"published": len(forms) - len(made), "written here": written}
+    made = sum(form.made for form in forms.values())
+    counts = {"published": len(forms) - made, "written here": made}
     parts = [f"{count} {what}" for what, count in counts.items() if count]
-    if not parts:
-        return "no, but made from the test images when asked for"
     parts[0] = parts[0].replace(" ", f" of {total} ", 1)
-    return ", ".join([*parts, *["the rest made when asked for"] * (len(made) > written)])
+    return ", ".join(parts)
 
 
 def _splits(entry: DataSet) -> list[str]:

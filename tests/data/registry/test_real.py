@@ -137,16 +137,3 @@ def test_the_constants_are_those_of_the_training_images(data_dir: Path, name: st
     found = Normalisation.of(load_split(name, "train", root=data_dir))
     assert found.mean == pytest.approx(entry.mean, abs=1e-3)
     assert found.std == pytest.approx(entry.std, abs=1e-3)
-
-
-def test_a_corruption_of_mnist(data_dir: Path) -> None:
-    split, clean = (
-        load_split("mnist-c", "stripe", root=data_dir),
-        load_split("mnist", "test", root=data_dir),
-    )
-    assert split.role is Role.TEST
-    assert torch.equal(split.labels, clean.labels)
-    published = find_form(DATA_SETS["mnist-c"], "stripe", data_dir)
-    assert published is not None
-    assert ("generated" in split.name) == published.made
-    assert not torch.equal(split.x, clean.x)

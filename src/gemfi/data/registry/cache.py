@@ -57,7 +57,7 @@ def read_cached(form: Form, name: str, root: Path) -> Pictures:
 
 
 def _key(form: Form, root: Path) -> str:
-    how = f"{_VERSION}:{form.version}:{form.label}"
+    how = f"{_VERSION}:{form.label}"
     digest = hashlib.blake2b(how.encode(), digest_size=8)
     for path in form.paths(root):
         for file in (path, *sorted(path.rglob("*"))):  # of a folder, everything below it

@@ -56,7 +56,6 @@ class Form:
     slow: bool = False  # to decode, so that the result is kept in the cache
     made: bool = False  # our own corruptions, not published ones
     provenance: str = ""  # if not from the publisher; shown below every table and figure
-    version: int = 0  # of `read`; raise it when the same files give other pixels
 
     def paths(self, root: Path) -> list[Path]:
         """Where the files would be below `root`."""

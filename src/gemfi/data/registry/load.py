@@ -105,10 +105,16 @@ def read_part(
 
 def missing(entry: DataSet, part: str, root: Path) -> MissingDataError:
     """The error for a part that is not here: which file, where it was sought, how to get it."""
-    absent = [path for path in entry.parts[part].forms[0].paths(root) if not path.exists()]
+    forms = entry.parts[part].forms
+    absent = [path for path in forms[0].paths(root) if not path.exists()]
+    ours = ""
+    if forms[-1].made:
+        ours = (
+            f" or, for corruptions of our own, gemfi data corrupt {entry.name.removesuffix('-c')};"
+        )
     return MissingDataError(
-        f"{entry.title} ({part}) is not here: no {absent[0]}; run: gemfi data fetch {entry.name}, "
-        f"or set {DATA_VARIABLE} to the folder that holds it"
+        f"{entry.title} ({part}) is not here: no {absent[0]}; run: gemfi data fetch {entry.name},"
+        f"{ours} or set {DATA_VARIABLE} to the folder that holds it"
     )
 
 

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-import torch
 
 from gemfi._config import from_plain
 from gemfi.data.readers import (
@@ -88,17 +87,10 @@ def _forms(part: str, facts: Mapping[str, Any], contents: Mapping[str, str]) -> 
 
 
 # MNIST-C and CIFAR-10-C. A part is one type (of CIFAR-10-C: at one severity, `fog-3`). It is sought
-# in the published folder, then in the folder that `gemfi data corrupt` writes, and else made from
-# the test images at hand and kept in the cache. What was made is named so.
+# in the published folder, then in the folder that `gemfi data corrupt` writes, and is named so.
 
 GENERATED: Final = "generated"
 """The folder, below the data folder, where `gemfi data corrupt` writes."""
-
-MADE_SEED: Final = 0
-"""Of the corruptions that are made here."""
-
-MADE_VERSION: Final = 1
-"""Raise it when a corruption gives other pixels, so that what is in the cache is made anew."""
 
 
 def _read_corrupted(images: Path, labels: Path, severity: int | None = None) -> Pictures:
@@ -121,22 +113,11 @@ def _read_corrupted(images: Path, labels: Path, severity: int | None = None) -> 
     return Pictures(pictures.images[rows].copy(), y[rows].astype(np.int64))
 
 
-def _make_corrupted(
-    clean: Form, name: str, severity: int | None, family: str, *files: Path
-) -> Pictures:
-    from gemfi.data.corruptions import corrupt  # noqa: PLC0415 - slow to import
-
-    pictures = clean.read(*files)
-    images = torch.from_numpy(pictures.images)
-    made = corrupt(images, name, severity, seed=MADE_SEED, family=family)
-    return Pictures(made.numpy(), pictures.labels)
-
-
 def _corrupted_parts(
     clean: DataSet, facts: Mapping[str, Any], contents: Mapping[str, str]
 ) -> Iterator[tuple[str, Part]]:
     """Name and part of each type, or of each type and severity where there are severities."""
-    test, published = clean.parts["test"], facts["published"]
+    published = facts["published"]
     for name in facts["types"]:
         for severity in facts.get("severities", [None]):
             label = f"{name}-{severity}" if severity else name
@@ -146,14 +127,12 @@ def _corrupted_parts(
             files = tuple(f"{published}/{file}" for file in inside)
             checksums = {file: contents[Path(file).name] for file in files if contents}
             read = partial(_read_corrupted, severity=severity)
-            generated, ours = f"{label}, {GENERATED}", tuple(f"{GENERATED}/{f}" for f in files)
-            forms = [Form(label, files, read, checksums), Form(generated, ours, read, made=True)]
-            for form in test.forms:
-                make = partial(_make_corrupted, form, name, severity, clean.name)
-                forms.append(
-                    Form(generated, form.files, make, slow=True, made=True, version=MADE_VERSION)
-                )
-            yield label, Part(test.count, (Role.TEST,), tuple(forms))
+            ours = tuple(f"{GENERATED}/{file}" for file in files)
+            forms = (
+                Form(label, files, read, checksums),
+                Form(f"{label}, {GENERATED}", ours, read, made=True),
+            )
+            yield label, Part(clean.parts["test"].count, (Role.TEST,), forms)
 
 
 def _read_facts() -> dict[str, DataSet]:
@@ -185,9 +164,6 @@ def _read_facts() -> dict[str, DataSet]:
 
 DATA_SETS: Final[Mapping[str, DataSet]] = MappingProxyType(_read_facts())
 """Name of a data set -> its entry. Read-only."""
-
-PUBLISHED_FOLDERS: Final = {"mnist": "mnist_c", "cifar10": "CIFAR-10-C"}
-"""Name of the clean set -> the folder of its published corruptions."""
 
 
 @dataclass(frozen=True)

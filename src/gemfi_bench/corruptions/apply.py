@@ -18,10 +18,10 @@ from tqdm import tqdm
 
 from gemfi._config import check_choice, check_int
 from gemfi._files import write_atomically
-from gemfi.data.corruptions import functions
-from gemfi.data.corruptions.fields import Constants, Floats, quantised
 from gemfi.data.sampling import generator
 from gemfi.errors import InputError
+from gemfi_bench.corruptions import functions
+from gemfi_bench.corruptions.fields import Constants, Floats, quantised
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ SHAPES: dict[str, tuple[int, int, int]] = {"cifar10": (3, 32, 32), "mnist": (1, 
 """Name of a family -> channels, height and width of its images."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
+MADE_SEED = 0  # of `gemfi data corrupt` and of the benchmark
 CHUNK = 250  # images at once: it bounds the memory and does not touch the result
 _PART = 1000  # images between two steps of the progress bar
 

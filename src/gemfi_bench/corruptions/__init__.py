@@ -7,11 +7,12 @@ add a type, write a function on a batch and enter it in `table.toml`.
 
 from __future__ import annotations
 
-from gemfi.data.corruptions.apply import (
+from gemfi_bench.corruptions.apply import (
     ANY_SIZE,
     CORRUPTIONS_CIFAR,
     CORRUPTIONS_MNIST,
     FAMILIES,
+    MADE_SEED,
     SEVERITIES,
     SHAPES,
     Corruption,
@@ -25,6 +26,7 @@ __all__ = [
     "CORRUPTIONS_CIFAR",
     "CORRUPTIONS_MNIST",
     "FAMILIES",
+    "MADE_SEED",
     "SEVERITIES",
     "SHAPES",
     "Corruption",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from gemfi.data.corruptions import (
+from gemfi_bench.corruptions import (
     CORRUPTIONS_CIFAR,
     SEVERITIES,
     corrupt,

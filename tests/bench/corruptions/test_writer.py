@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gemfi.data.corruptions import (
+from gemfi.errors import InputError
+from gemfi_bench.corruptions import (
     CORRUPTIONS_CIFAR,
     CORRUPTIONS_MNIST,
     SEVERITIES,
@@ -17,7 +18,6 @@ from gemfi.data.corruptions import (
     corrupt,
     write_published_layout,
 )
-from gemfi.errors import InputError
 
 
 class TestWriter:
@@ -40,7 +40,7 @@ class TestWriter:
     def test_mnist_layout(
         self, tmp_path: Path, digits: Tensor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gemfi.data.corruptions.apply._PART", 3)
+        monkeypatch.setattr("gemfi_bench.corruptions.apply._PART", 3)
         x, y = digits[:7], torch.arange(7)
         files = write_published_layout(x, y, tmp_path, family="mnist", progress=False)
         assert len(files) == 30

@@ -8,11 +8,11 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
-from gemfi.data.corruptions import (
+from gemfi_bench.corruptions import (
     corrupt,
     functions,
 )
-from gemfi.data.corruptions.fields import canny
+from gemfi_bench.corruptions.fields import canny
 
 
 class TestMnist:

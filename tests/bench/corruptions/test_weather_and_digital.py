@@ -12,7 +12,7 @@ from PIL import Image
 from scipy import ndimage
 from torch import Tensor
 
-from gemfi.data.corruptions import (
+from gemfi_bench.corruptions import (
     CORRUPTIONS_CIFAR,
     SEVERITIES,
     corrupt,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from gemfi._files import require_module
-from gemfi.data.corruptions.fields import (
+from gemfi_bench.corruptions.fields import (
     Floats,
     Mask,
     Rngs,

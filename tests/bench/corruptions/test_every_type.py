@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gemfi.data.corruptions import (
+from gemfi.errors import InputError
+from gemfi_bench.corruptions import (
     CORRUPTIONS_CIFAR,
     CORRUPTIONS_MNIST,
     FAMILIES,
@@ -19,7 +20,6 @@ from gemfi.data.corruptions import (
     corrupt,
     functions,
 )
-from gemfi.errors import InputError
 from support.corruptions import (
     ALL,
     NOT_BY_DISTANCE,
@@ -87,7 +87,7 @@ class TestEveryType:
             for a, b in ((0, 1), (1, 6), (6, 12))
         ]
         assert torch.equal(whole, torch.cat(parts))
-        monkeypatch.setattr("gemfi.data.corruptions.apply.CHUNK", 5)
+        monkeypatch.setattr("gemfi_bench.corruptions.apply.CHUNK", 5)
         assert torch.equal(whole, corrupt(x, name, severity, family=family))
 
     @pytest.mark.parametrize(("family", "name", "severity"), ALL)
