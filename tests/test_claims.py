@@ -15,6 +15,7 @@ from gemfi.detectors import knn_distance
 from gemfi.methods import PRESETS
 from gemfi.model import Model, build_model
 from gemfi.training import TrainConfig, fit
+from gemfi_bench.trials import support
 
 
 def auroc(score: scores.Score, inside: Belief, outside: Belief) -> float:
@@ -45,7 +46,7 @@ def test_energy_gate_and_heads_on_digits(seed: int) -> None:
     model, inside, outside = train_on_digits(seed)
     both = Belief.cat([inside, outside])
     distance = distances(model, task.train, task.validation, task.ood_validation["digits-7"])
-    found = diagnosis.support(both, distance.double())
+    found = support(both, distance.double())
     assert metrics.accuracy(inside.probs(), task.validation.labels) > 96
     assert auroc(scores.energy, inside, outside) > 95
     assert auroc(scores.evidence, inside, outside) > 95

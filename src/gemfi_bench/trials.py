@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gemfi import diagnosis, losses, metrics, scores
+from gemfi import diagnosis, dirichlet, losses, metrics, scores
 from gemfi._config import with_settings
 from gemfi._environment import environment
 from gemfi._text import aligned, number
@@ -246,6 +246,40 @@ def watch_router(model: Model, batch_size: int) -> Iterator[list[float]]:
         yield used
 
 
+@dataclass(frozen=True)
+class Support:
+    """Rank correlations of energy, gate and evidence, with the sign that they ought to have."""
+
+    energy: float | None  # of the energy with the distance to the training data: positive
+    evidence: float | None  # of the evidence, ρ included, with the distance: negative
+    gate: float | None  # of the mean gate with the distance: negative
+    gate_energy: float | None  # of the mean gate with the energy: negative
+    label_changes: float
+    """Share of inputs whose most probable class a gate on probabilities changes; 0 for gates that
+    are part of α, which cannot be undone here."""
+
+
+def support(belief: Belief, distance: Tensor) -> Support:
+    """Compare a belief with distances (B,), such as those of `knn_distance`."""
+
+    def correlation(first: Tensor | None, second: Tensor | None) -> float | None:
+        return (
+            None if first is None or second is None else diagnosis.rank_correlation(first, second)
+        )
+
+    evidence = None if belief.log_evidence is None else -scores.evidence(belief)
+    gate = None if belief.log_gate is None else belief.log_gate.exp().mean(dim=1)
+    ungated = dirichlet.log_mixture(belief.log_p, belief.log_weight).argmax(dim=-1)
+    changed = (ungated != belief.labels()).to(torch.float64)
+    return Support(
+        energy=correlation(belief.energy, distance),
+        evidence=correlation(evidence, distance),
+        gate=correlation(gate, distance),
+        gate_energy=correlation(gate, belief.energy),
+        label_changes=float(changed.mean()),
+    )
+
+
 def measure(model: Model, data: Data) -> dict[str, Any]:
     """Classification, detection by every score, and the diagnostics of the parts."""
     inside, gaussians = data.validation, _gaussians(model, data.train)
@@ -253,7 +287,7 @@ def measure(model: Model, data: Data) -> dict[str, Any]:
     near, known = _scores(model, belief, inside, bank, gaussians)
     record: dict[str, Any] = {
         "id": metrics.classification_metrics(belief.log_probs(), inside.labels),
-        "id_support": asdict(diagnosis.support(belief, near)),
+        "id_support": asdict(support(belief, near)),
         "id_heads": asdict(diagnosis.heads(belief)),
         "evidence_by_class": _by_class(belief, inside),
         "ood": {},
@@ -264,7 +298,7 @@ def measure(model: Model, data: Data) -> dict[str, Any]:
         both = Belief.cat([belief, outside])
         record["ood"][key] = {
             "auroc": {name: metrics.auroc(known[name], values[name]) for name in known},
-            "support": asdict(diagnosis.support(both, torch.cat([near, far]))),
+            "support": asdict(support(both, torch.cat([near, far]))),
             "heads": asdict(diagnosis.heads(outside)),
         }
     return record

@@ -299,7 +299,7 @@ REVIEWED = {
     "runs/folder.py TaskFacts.check_unchanged": "checksums of train and validation",
     "runs/spec.py matched_spec": "reads the shape of train",
     "runs/spec.py make_spec": "of matched_spec",
-    "cli/runs.py Choices.spec": "hands it to make_spec",
+    "cli/train.py Choices.spec": "hands it to make_spec",
     "runs/summary.py table_notes": "names of columns, not data",
     "data/own.py _normalisation": "hands train to Normalisation.of",
     # where models are judged, nothing is learnt
@@ -382,7 +382,7 @@ READERS = {
     "data/task.py Task.splits": "lists them",
     "data/registry/load.py registered_task": "names of sets, not data",
     "cli/data.py _splits": "names of sets, not data",
-    "cli/runs.py train": "names of files, not data",
+    "cli/train.py train": "names of files, not data",
     "runs/spec.py OwnData.task": "names of files, not data",
     "runs/spec.py task_of": "names of files, not data",
     "data/task.py Task.__repr__": "names of sets, not data",

@@ -15,8 +15,9 @@ from scipy.stats import entropy, spearmanr
 from torch import Tensor
 
 from gemfi.belief import Belief
-from gemfi.diagnosis import heads, rank_correlation, support
+from gemfi.diagnosis import heads, rank_correlation
 from gemfi.errors import InputError
+from gemfi_bench.trials import support
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

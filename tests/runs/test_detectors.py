@@ -19,8 +19,8 @@ from gemfi.errors import InputError, RoleError
 from gemfi.evaluation import evaluate, fit_detectors
 from gemfi.methods.softmax import Softmax
 from gemfi.runs import Run, evaluate_run, train_run
-from gemfi.runs.compare import comparison, means
 from gemfi.runs.folder import METRICS, SUMMARY
+from gemfi_bench.side_by_side import comparison, means
 from support.commands import Capture, printed, refused
 
 from .conftest import toy_spec

@@ -23,8 +23,8 @@ from gemfi.interrupt import Terminated, terminable
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("gemfi_bench.demo:demo", "Train on digits and toys, and write a report."),
-    "train": ("gemfi.cli.runs:train", "Train a model on a task or on your own data."),
-    "evaluate": ("gemfi.cli.runs:evaluate", "Judge finished runs on test and OOD data."),
+    "train": ("gemfi.cli.train:train", "Train a model on a task or on your own data."),
+    "evaluate": ("gemfi_bench.side_by_side:evaluate", "Judge finished runs on test and OOD data."),
     "predict": ("gemfi.cli.predict:predict", "Label files, with uncertainties and verdicts."),
     "bundle": ("gemfi.cli.export:bundle", "Write a run into one file, with its policy."),
     "show": ("gemfi.cli.export:show", "Say what a run or a bundle is."),

@@ -1,8 +1,4 @@
-"""Measures of the parts of a model.
-
-`support` compares energy, gate and evidence by rank with the distance to the training features,
-which no part of a model has seen. `heads` compares the heads with each other.
-"""
+"""Measures of the parts of a model: rank correlations, and how the heads differ."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemfi import dirichlet, losses, scores
+from gemfi import dirichlet, losses
 from gemfi.belief import Belief
 from gemfi.errors import InputError
 
@@ -57,36 +53,4 @@ def heads(belief: Belief) -> Heads:
         differ=float((label != label[:, :1]).any(dim=1).to(torch.float64).mean()),
         cosine=float(pairs.mean()) if len(row) else 1.0,
         disagreement=float(dirichlet.disagreement(belief.log_p, weight).mean()),
-    )
-
-
-@dataclass(frozen=True)
-class Support:
-    """Rank correlations of energy, gate and evidence, with the sign that they ought to have."""
-
-    energy: float | None  # of the energy with the distance to the training data: positive
-    evidence: float | None  # of the evidence, ρ included, with the distance: negative
-    gate: float | None  # of the mean gate with the distance: negative
-    gate_energy: float | None  # of the mean gate with the energy: negative
-    label_changes: float
-    """Share of inputs whose most probable class a gate on probabilities changes; 0 for gates that
-    are part of α, which cannot be undone here."""
-
-
-def support(belief: Belief, distance: Tensor) -> Support:
-    """Compare a belief with distances (B,), such as those of `knn_distance`."""
-
-    def correlation(first: Tensor | None, second: Tensor | None) -> float | None:
-        return None if first is None or second is None else rank_correlation(first, second)
-
-    evidence = None if belief.log_evidence is None else -scores.evidence(belief)
-    gate = None if belief.log_gate is None else belief.log_gate.exp().mean(dim=1)
-    ungated = dirichlet.log_mixture(belief.log_p, belief.log_weight).argmax(dim=-1)
-    changed = (ungated != belief.labels()).to(torch.float64)
-    return Support(
-        energy=correlation(belief.energy, distance),
-        evidence=correlation(evidence, distance),
-        gate=correlation(gate, distance),
-        gate_energy=correlation(gate, belief.energy),
-        label_changes=float(changed.mean()),
     )

@@ -5,7 +5,7 @@
 >>> evaluate_run("runs/first").metrics()["test"]["id"]["accuracy"]
 
 `spec.py` is what to run, `folder.py` what a run leaves behind, `work.py` what is done with it,
-`summary.py` and `compare.py` what is printed.
+`summary.py` what is printed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`gemfi train` and `gemfi evaluate`."""
+"""`gemfi train`."""
 
 from __future__ import annotations
 
@@ -11,31 +11,23 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from gemfi._files import write_json
-from gemfi._text import conventions
-from gemfi.cli.options import Device, Folder, check_target, shown_as
+from gemfi.cli.options import Device, Folder, shown_as
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS
-from gemfi.detectors import detector_names
-from gemfi.devices import Precision, place
-from gemfi.errors import InputError
+from gemfi.devices import Precision
 from gemfi.outliers import Kind
 from gemfi.processes import process_group
 from gemfi.runs import (
     OwnData,
     Recipe,
     Record,
-    Run,
     RunSpec,
-    evaluate_run,
     find_task,
     make_spec,
     train_run,
 )
-from gemfi.runs.compare import all_numbers, comparison
 from gemfi.runs.folder import FILES, is_finished
-from gemfi.runs.spec import task_of
-from gemfi.runs.summary import every_score, headline, table_notes, terminal
+from gemfi.runs.summary import headline, table_notes, terminal
 from gemfi.training.config import Optimizer, Schedule, Select, TrainConfig
 
 _RECIPES = "(default: the recipe's)"
@@ -234,56 +226,6 @@ def _train(
         return
     print(f"{terminal(run, run.metrics())}\n\nFiles: {', '.join(FILES)}\nin {folder}")
     print(f"Test data were not used; to do so: gemfi evaluate {shlex.quote(str(folder))}")
-
-
-def evaluate(
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, shown_as("RUN ...")],
-    json: Folder = None,
-    detectors: Annotated[tuple[str, ...], shown_as("NAME ...")] = (),
-    device: Device = "auto",
-) -> None:
-    """Evaluate finished runs on test data and on every OOD set that is here.
-
-    One run is shown with every score; several are one table, a line a run, with the mean of runs
-    that differ by their seed alone. The numbers go into each run's metrics.json and summary.md, in
-    place of those of an earlier evaluation.
-
-    Args:
-        runs: folders, as gemfi train prints them.
-        json: also write all the numbers to this file.
-        detectors: post-hoc detectors to fit on the training and validation data and to compare:
-            maxp, energy, odin, mahalanobis, lts, temperature, ddu, knn; or all. They share one
-            pass over each set, but odin goes through the model twice more, and once backwards.
-        device: auto, cpu, cuda, cuda:N or mps.
-    """
-    if not runs:
-        raise InputError("give the folder of a run, or of several")
-    if json is not None:
-        check_target("--json", Path(json))
-    detector_names(detectors)  # unknown ones are refused before a run is opened
-    opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
-    for run in opened:
-        place(run.model, device)
-    wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
-    tasks = {data: task_of(spec) for data, spec in wanted.items()}
-    evaluated = [
-        evaluate_run(run, tasks[run.spec.task, run.spec.own], detectors, progress=None)
-        for run in opened
-    ]
-    sections = [run.metrics()["test"] for run in evaluated]
-    blocks = [comparison(evaluated)]
-    if len(evaluated) == 1:
-        blocks.append(every_score(sections[0]))
-    absent = [
-        f"Left out, {task.name} against {ood}: {reason}"
-        for task in tasks.values()
-        for ood, reason in task.absent.items()
-    ]
-    blocks += ["\n".join(absent)] if absent else []
-    print("\n\n".join([*filter(None, blocks), conventions(sections)]))
-    if json is not None:
-        write_json(Path(json), all_numbers(evaluated))
-        print(f"Wrote {json}.")
 
 
 def _absolute(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Several runs side by side: one line a run, and a mean where runs differ by their seed alone."""
+"""`gemfi evaluate`: one line a run, and a mean where runs differ by their seed alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import tyro
 
 from gemfi._config import differences
-from gemfi._text import NUMBER, UNDEFINED, aligned, percent_or_nats
-from gemfi.detectors import DETECTORS
+from gemfi._files import write_json
+from gemfi._text import NUMBER, UNDEFINED, aligned, conventions, percent_or_nats
+from gemfi.cli.options import Device, Folder, check_target, shown_as
+from gemfi.detectors import DETECTORS, detector_names
+from gemfi.devices import place
+from gemfi.errors import InputError
+from gemfi.runs import evaluate_run
 from gemfi.runs.folder import CLASSIFICATION, DETECTION, Run, TaskFacts
-from gemfi.runs.spec import RunSpec
-from gemfi.runs.summary import detection_table, set_title
+from gemfi.runs.spec import RunSpec, task_of
+from gemfi.runs.summary import detection_table, every_score, set_title
 
 SEEDS_FOR_DEVIATION: Final = 3
 
@@ -34,6 +42,56 @@ class Row:
     leading: tuple[str, str, str]  # numbers of its runs, method, and seed or what the line is
     single: bool
     numbers: Mapping[Key, float]
+
+
+def evaluate(
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, shown_as("RUN ...")],
+    json: Folder = None,
+    detectors: Annotated[tuple[str, ...], shown_as("NAME ...")] = (),
+    device: Device = "auto",
+) -> None:
+    """Evaluate finished runs on test data and on every OOD set that is here.
+
+    One run is shown with every score; several are one table, a line a run, with the mean of runs
+    that differ by their seed alone. The numbers go into each run's metrics.json and summary.md, in
+    place of those of an earlier evaluation.
+
+    Args:
+        runs: folders, as gemfi train prints them.
+        json: also write all the numbers to this file.
+        detectors: post-hoc detectors to fit on the training and validation data and to compare:
+            maxp, energy, odin, mahalanobis, lts, temperature, ddu, knn; or all. They share one
+            pass over each set, but odin goes through the model twice more, and once backwards.
+        device: auto, cpu, cuda, cuda:N or mps.
+    """
+    if not runs:
+        raise InputError("give the folder of a run, or of several")
+    if json is not None:
+        check_target("--json", Path(json))
+    detector_names(detectors)  # unknown ones are refused before a run is opened
+    opened = [Run.open(folder) for folder in runs]  # all of them, before the first is evaluated
+    for run in opened:
+        place(run.model, device)
+    wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
+    tasks = {data: task_of(spec) for data, spec in wanted.items()}
+    evaluated = [
+        evaluate_run(run, tasks[run.spec.task, run.spec.own], detectors, progress=None)
+        for run in opened
+    ]
+    sections = [run.metrics()["test"] for run in evaluated]
+    blocks = [comparison(evaluated)]
+    if len(evaluated) == 1:
+        blocks.append(every_score(sections[0]))
+    absent = [
+        f"Left out, {task.name} against {ood}: {reason}"
+        for task in tasks.values()
+        for ood, reason in task.absent.items()
+    ]
+    blocks += ["\n".join(absent)] if absent else []
+    print("\n\n".join([*filter(None, blocks), conventions(sections)]))
+    if json is not None:
+        write_json(Path(json), all_numbers(evaluated))
+        print(f"Wrote {json}.")
 
 
 def comparison(runs: Sequence[Run]) -> str:

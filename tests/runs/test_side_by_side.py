@@ -13,8 +13,8 @@ import pytest
 
 from gemfi._text import WIDTH, aligned, duration, number
 from gemfi.runs import OwnData, Run
-from gemfi.runs.compare import comparison, means, ranges
 from gemfi.runs.folder import METRICS
+from gemfi_bench.side_by_side import comparison, means, ranges
 
 
 def line(table: str, *words: str) -> list[str]:
