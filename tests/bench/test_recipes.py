@@ -292,6 +292,6 @@ def test_unknown_names() -> None:
 
 
 def test_a_method_without_a_recipe_is_told_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gemfi_bench.recipes.OWN", {})
+    monkeypatch.setattr("gemfi_bench.recipes.OWN", ())
     with pytest.raises(InputError, match="edl has no recipe of its own; use the recipe matched"):
         paper_recipe("edl", "mnist")
