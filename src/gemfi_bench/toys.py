@@ -29,7 +29,6 @@ from gemfi.scores import Score
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig, fit
 from gemfi_bench.runner import RUNS
-from gemfi_bench.style import KEPT
 from gemfi_bench.unavailable import Unavailable
 
 DIGITS, MOONS, LINE = "digits", "two-moons", "line"
@@ -53,23 +52,6 @@ _TRAINING: Final = {  # (data set, quick) -> how to train every method on it
     (LINE, True): TrainConfig(epochs=18, batch_size=64, learning_rate=5e-3, schedule="one-cycle"),
 }
 _LOCK: Final = ".toys.lock"
-
-MOONS_TEXT: Final = (
-    "brighter is more uncertain. Top: entropy of the prediction. Bottom: total evidence, as a "
-    "multiple of what the method has at its median test point; that of GEM-FI includes the "
-    "density scaler ρ and the gate of its energy. The white line is the threshold that keeps "
-    f"{KEPT} % of the test points: what is brighter would be flagged."
-)
-"""What a picture of two moons shows."""
-
-LINE_TEXT: Final = (
-    "Top: predicted and true probability of class 1; thin lines are the heads of a mixture, as "
-    "strong as their weight. Middle: the entropy of the prediction, split exactly into its "
-    "aleatoric part, the doubt within heads and the disagreement between them. Bottom: evidence "
-    "as a multiple of that at the median test point. Where 2 ≤ x ≤ 3 both classes are equally "
-    "likely; grey: no data."
-)
-"""What a picture of the line shows."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from gemfi._drawing import styled
 from gemfi._files import write_atomically
 from gemfi.errors import InputError
+from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE
 from gemfi_bench.figures import (
     architecture,
     calibration,
@@ -28,6 +29,7 @@ from gemfi_bench.figures import (
 )
 from gemfi_bench.figures.common import FigureEntry
 from gemfi_bench.manifest import PAPER_FIGURES, file_stem
+from gemfi_bench.words import one_line, read_words
 
 _PANELS: Final = {
     "moons-2d": ("moons-edl", "moons-daedl", "moons-gemfi"),
@@ -38,19 +40,25 @@ _PANELS: Final = {
 PARENT: Final = {panel: label for label, panels in _PANELS.items() for panel in panels}
 """Label of a panel that the paper refers to -> the figure that it is in."""
 
-_ENTRIES: Final = {
-    label: entry
-    for module in (
-        toys, architecture, curves, simplex, embedding, calibration, distributions, scatter,
-        conflict, support,
-    )
-    for label, entry in module.FIGURES.items()
-}  # fmt: skip
-_OF_PAPER: Final = [label for label in PAPER_FIGURES if label in _ENTRIES]
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    label: _ENTRIES[label] for label in dict.fromkeys([*_OF_PAPER, *_ENTRIES])
+_WORDS: Final = read_words("figures")
+_SHARED: Final = _WORDS["shared"] | {"differential_entropy": DIFFERENTIAL_ENTROPY_NOTE}
+_MODULES: Final = (
+    toys, architecture, curves, simplex, embedding, calibration, distributions, scatter, conflict,
+    support,
+)  # fmt: skip
+_ADAPTERS: Final = {
+    label: adapter for module in _MODULES for label, adapter in module.FIGURES.items()
 }
-"""Label -> figure, those of the paper first, in its order."""
+FIGURES: Final[Mapping[str, FigureEntry]] = {
+    label: FigureEntry(
+        _WORDS[label]["title"],
+        one_line(_WORDS[label]["caption"], **_SHARED),
+        _ADAPTERS[label],
+        _WORDS[label].get("sets", True),
+    )
+    for label in sorted(_ADAPTERS, key=PAPER_FIGURES.index)
+}
+"""Label -> figure, in the paper's order."""
 
 PNG_DPI: Final = 200
 _HASHED: Final = "[a-z][0-9a-f]{10}"  # an id that matplotlib makes in an SVG file

@@ -30,7 +30,6 @@ from gemfi.runs import RunSpec, find_task
 from gemfi.scores import score_label
 from gemfi.spectral import Conv2d, Linear, SpectralLayer
 from gemfi_bench.evaluate import VALIDATION
-from gemfi_bench.figures.common import FigureEntry
 from gemfi_bench.grid import MAIN
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -496,14 +495,4 @@ def num_classes(results: Results, run: RunRecord) -> int:
         raise Unavailable(f"neither the arrays nor the data of {run.title} are here") from error
 
 
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "arch": FigureEntry(
-        "Architectures of DAEDL and GEM-FI",
-        "As they were run here, drawn from the modules and the configuration of the models of the "
-        "first DAEDL and GEM-FI run; sizes are those of the layers. Blue is learned by gradient, "
-        "green is fitted after training, dashed orange acts in training only. u: logits; s: gate; "
-        "π: weights of the heads; ρ, λ: scalers by density; S: total evidence.",
-        architecture,
-        sets=False,
-    )
-}
+FIGURES: Final = {"arch": architecture}

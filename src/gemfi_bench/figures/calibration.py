@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from gemfi import metrics
 from gemfi._drawing import INK, MUTED
 from gemfi.metrics import Bools, Floats
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import COLUMN, TEXT, FigureEntry, Ints, MethodRuns, Shown
+from gemfi_bench.figures.common import COLUMN, TEXT, Ints, MethodRuns, Shown
 from gemfi_bench.results import Results
 
 BINS: Final = 15
@@ -192,25 +192,4 @@ def confidence(results: Results) -> Figure:
     return draw_confidence(methods)
 
 
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "reliability_id": FigureEntry(
-        "Reliability diagrams on test data",
-        "Accuracy against confidence in 15 bins of equal width, before any post-hoc calibration; "
-        "of the first seed. Black lines are the accuracy of a bin; red reaches from it up to the "
-        "mean confidence (over-confident), a pale tint from the mean confidence up to it "
-        "(under-confident); bins of few inputs are faint. Below, how many test inputs each bin "
-        "holds, on a logarithmic axis. The ECE, in percent, is mean ± standard deviation over all "
-        "seeds.",
-        reliability,
-        sets=False,
-    ),
-    "conf_correct_wrong": FigureEntry(
-        "Confidence on right and wrong predictions",
-        "Maximum probability on test data where a method is right and where it is wrong, all "
-        "seeds together: thin lines reach from the 5 % to the 95 % quantile, thick ones are the "
-        "middle half, diamonds the mean over seeds of the mean of each. At the right, how many "
-        "predictions.",
-        confidence,
-        sets=False,
-    ),
-}
+FIGURES: Final = {"reliability_id": reliability, "conf_correct_wrong": confidence}

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from gemfi import metrics
 from gemfi.metrics import Floats
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import GROUP_COLORS, ID, LEAST, SMALL, TEXT, FigureEntry
+from gemfi_bench.figures.common import GROUP_COLORS, ID, LEAST, SMALL, TEXT
 from gemfi_bench.observation import constant
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
@@ -152,16 +152,4 @@ def conflict(results: Results) -> Figure:
     return draw_conflict(runs)
 
 
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "app:lambda": FigureEntry(
-        "Conflict score over λ",
-        "The conflict score (1 − λ)·B + λ·W of GEM-FI, where B is the variance of the class "
-        "probabilities between the heads and W the mean variance within them, both summed over "
-        "the classes. Top: the score (darker is higher) over the plane of both, which have "
-        "logarithmic axes from the 1 % to the 99 % quantile of each group, and at most "
-        f"{MOST} inputs of each group of sets, first seed. Bottom left: medians and middle halves "
-        "of the score, first seed. Bottom right: AUROC against the near-OOD and the far-OOD sets, "
-        "mean over all seeds, and from the least seed to the greatest.",
-        conflict,
-    ),
-}
+FIGURES: Final = {"app:lambda": conflict}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,9 +15,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from gemfi import metrics
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
-from gemfi.scores import DIFFERENTIAL_ENTROPY_NOTE, score_label
+from gemfi.scores import score_label
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import SMALL, TEXT, FigureEntry, MethodRuns, Shown
+from gemfi_bench.figures.common import SMALL, TEXT, MethodRuns, Shown
 from gemfi_bench.observation import constant
 from gemfi_bench.results import Results, of_set
 from gemfi_bench.unavailable import Unavailable
@@ -263,34 +264,8 @@ def _scores(results: Results, row: MethodRuns, score: str, name: str, kind: Kind
     return Scored(row.label, row.color, inside, outside, f"{mean:.1f}", mean, on_top=row.is_ours)
 
 
-_CONVENTIONS: Final = (
-    "Lines are of the first seed and are not smoothed; numbers are means over all seeds, in "
-    "percent. A dotted line is chance."
-)
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "prroc": FigureEntry(
-        "Precision-recall and ROC curves",
-        "OOD detection by each method's own epistemic score. Columns: the near-OOD sets and the "
-        "far-OOD sets, all images of a group together. Top: precision and recall with ID as the "
-        "positive class, the form of the paper's numbers. Bottom: the share of OOD inputs flagged "
-        "against the share of ID inputs flagged. The legend has the areas in the order of the "
-        "columns, mean ± standard deviation over seeds. Where all curves of a panel bend near the "
-        f"corner, only that corner is shown. {_CONVENTIONS}",
-        overall,
-    ),
-    "pr-curves": FigureEntry(
-        "Precision-recall curves by score",
-        "Precision and recall with ID as the positive class. Rows: scores, columns: OOD sets, "
-        "lines: the methods that have the score. Above each panel the AUPR of GEM-FI and of the "
-        "best other method. The vertical axis of a row begins below its lines and below chance, "
-        f"the share of ID inputs. {_CONVENTIONS} {DIFFERENTIAL_ENTROPY_NOTE}",
-        lambda results: by_score(results, "pr"),
-    ),
-    "roc-curves": FigureEntry(
-        "ROC curves by score",
-        "The share of OOD inputs flagged against the share of ID inputs flagged. Rows: scores, "
-        "columns: OOD sets, lines: the methods that have the score. Above each panel the AUROC of "
-        f"GEM-FI and of the best other method. {_CONVENTIONS} {DIFFERENTIAL_ENTROPY_NOTE}",
-        lambda results: by_score(results, "roc"),
-    ),
+FIGURES: Final = {
+    "prroc": overall,
+    "pr-curves": partial(by_score, kind="pr"),
+    "roc-curves": partial(by_score, kind="roc"),
 }

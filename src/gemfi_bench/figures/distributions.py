@@ -16,7 +16,7 @@ from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
 from gemfi.scores import score_label
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import GROUP_COLORS, ID, LEAST, SMALL, TEXT, FigureEntry, Shown
+from gemfi_bench.figures.common import GROUP_COLORS, ID, LEAST, SMALL, TEXT, Shown
 from gemfi_bench.observation import constant
 from gemfi_bench.results import Results
 from gemfi_bench.unavailable import Unavailable
@@ -215,22 +215,4 @@ def boxes(results: Results) -> Figure:
     return draw_boxes({score: panels[score] for score in BOXES if score in panels})
 
 
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "hist-ood": FigureEntry(
-        "Scores on ID and OOD data",
-        "Three scores of GEM-FI (first seed), higher is more uncertain: rows are scores, columns "
-        "OOD sets. ID test data above the line, the OOD set below it, each half on its own "
-        "scale. The axes are logarithmic and reach from the 0.5 % to the 99.5 % quantile of "
-        "each set; what lies beyond is counted in the last bin.",
-        histograms,
-    ),
-    "boxplots": FigureEntry(
-        "Scores by group of sets",
-        "Four scores of the evidential methods (first seed of each) on ID test data, near-OOD and "
-        "far-OOD sets, the sets of a group together. Boxes hold the middle half, lines in them "
-        "are medians, whiskers reach from the 5 % to the 95 % quantile; what lies beyond is not "
-        "shown. Higher is more uncertain everywhere: the evidence score is minus the logarithm "
-        "of the total evidence. Axes are logarithmic for the other three.",
-        boxes,
-    ),
-}
+FIGURES: Final = {"hist-ood": histograms, "boxplots": boxes}

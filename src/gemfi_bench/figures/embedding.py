@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from gemfi._drawing import MUTED
 from gemfi.metrics import Floats
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import FAMILY, GROUP_COLORS, ID, SMALL, TEXT, FigureEntry, Ints
+from gemfi_bench.figures.common import FAMILY, GROUP_COLORS, ID, SMALL, TEXT, Ints
 from gemfi_bench.figures.simplex import class_names
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -181,17 +181,4 @@ def tsne_family(results: Results) -> Figure:
     return draw_panels({row.method: panels_of(results, row.first) for row in rows})
 
 
-_WHAT: Final = (
-    "t-SNE of the features of at most 400 test inputs, by class: as the backbone gives them, and "
-    "scaled to unit norm, as the density sees them by default; and, of unit norm, beside at most "
-    "400 near and 400 far OOD inputs. The number above each panel is the share of the ten nearest "
-    "neighbours, among the features themselves and not in the plane, that are of one's own group "
-    "(mean over groups). First seed; perplexity 30, started from the principal components, fixed "
-    "random state. Distances between clusters mean nothing in t-SNE."
-)
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "tsne-fi": FigureEntry("Features of GEM-FI", f"GEM-FI: {_WHAT}", tsne_ours),
-    "tsne-comparison": FigureEntry(
-        "Features of the GEM variants", f"Rows: GEM-CORE, GEM-MIX, GEM-FI. {_WHAT}", tsne_family
-    ),
-}
+FIGURES: Final = {"tsne-fi": tsne_ours, "tsne-comparison": tsne_family}

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from gemfi import metrics
 from gemfi.metrics import Floats
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import GROUP_COLORS, ID, SMALL, TEXT, FigureEntry
+from gemfi_bench.figures.common import GROUP_COLORS, ID, SMALL, TEXT
 from gemfi_bench.results import Results
 
 MOST: Final = 400
@@ -117,15 +117,4 @@ def scatter(results: Results) -> Figure:
     return draw_scatter(panels)
 
 
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "entropy-mi-scatter": FigureEntry(
-        "Entropy and mutual information",
-        "Entropy of the predictive distribution against the total mutual information (between "
-        "the heads and within them, without the gate) of GEM-FI, first seed: ID test data against "
-        "each OOD set and against all corrupted copies together, and right against wrong "
-        f"predictions on test data. At most {MOST} evenly chosen points of a set are drawn, the "
-        "AUROC is that of all. Axes are logarithmic, from the 1 % to the 99 % quantile of each "
-        "set; points beyond lie on the edge.",
-        scatter,
-    ),
-}
+FIGURES: Final = {"entropy-mi-scatter": scatter}

@@ -26,7 +26,7 @@ from gemfi.data.registry.load import data_set
 from gemfi.errors import InputError
 from gemfi.metrics import Floats
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import FAMILY, FAR, NEAR, TEXT, FigureEntry, MethodRuns
+from gemfi_bench.figures.common import FAMILY, FAR, NEAR, TEXT, MethodRuns
 from gemfi_bench.observation import named
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -295,18 +295,4 @@ def class_names(task: str) -> tuple[str, ...]:
         return ()
 
 
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "dirichlet-comp": FigureEntry(
-        "Dirichlet geometry of the GEM variants",
-        "What GEM-CORE, GEM-MIX and GEM-FI believe of the same inputs: of the first sixteen test "
-        "inputs the one with the least and the one with the greatest entropy (mean of the three "
-        "methods), and the first input of a near and of a far OOD set. Below each input the "
-        "(mixture of) Dirichlet density on the simplex of its three most probable classes: the "
-        "exact law of their renormalised probabilities. Colours are logarithmic, in units of the "
-        "uniform density, and the same in all panels. Rings: the mean of each component, larger "
-        "with its weight; discs: the mass at a corner, where one probability is above 0.99, which "
-        "the density inside cannot show. S: total evidence Σ π α0 with gate and density scaler; "
-        "vacuity: C/(C + S). One run each, of the first common seed.",
-        dirichlet_comparison,
-    )
-}
+FIGURES: Final = {"dirichlet-comp": dirichlet_comparison}

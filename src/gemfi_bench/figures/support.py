@@ -6,7 +6,7 @@ Support is the distance to the tenth nearest training feature, on unit-norm feat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,7 +18,7 @@ from matplotlib.ticker import NullLocator
 
 from gemfi.metrics import Floats
 from gemfi_bench.figures import common
-from gemfi_bench.figures.common import ID, SMALL, TEXT, FigureEntry, MethodRuns, Shown
+from gemfi_bench.figures.common import ID, SMALL, TEXT, MethodRuns, Shown
 from gemfi_bench.observation import NEIGHBOUR
 from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import Results
@@ -255,38 +255,9 @@ def energy(results: Results) -> Figure:
     return draw_trends([panels], linear=LINEAR)
 
 
-_CONVENTIONS: Final = (
-    f"Distance to neighbour {NEIGHBOUR} among the training features of the same model, on "
-    "unit-norm features; every model has its own features, so that lines differ in extent. "
-    f"Inputs are put into {BINS} bins of equal number by distance; points are at the means of the "
-    "bins, averaged over seeds, and bands reach from the least seed to the greatest."
-)
-FIGURES: Final[Mapping[str, FigureEntry]] = {
-    "supp-uncert": FigureEntry(
-        "Uncertainty against support",
-        "Predictive entropy (top) and 1 − max p (bottom) on ID test data, near-OOD and far-OOD "
-        f"sets. {_CONVENTIONS}",
-        uncertainty,
-    ),
-    "supp-calib": FigureEntry(
-        "Calibration against support",
-        "NLL and Brier score (sum over the classes, ×100) on ID test data, the only data with "
-        f"labels; lower is better. {_CONVENTIONS}",
-        calibration,
-        sets=False,
-    ),
-    "supp-accconf": FigureEntry(
-        "Accuracy and confidence against support",
-        "Accuracy on ID test data (higher is better), and the maximum probability on near-OOD and "
-        f"far-OOD sets (lower is better). {_CONVENTIONS}",
-        accuracy_confidence,
-    ),
-    "supp-energy": FigureEntry(
-        "Energy against support",
-        "Energy less its mean on ID test data, over its standard deviation there. Solid: the "
-        "learned energy of the GEM methods; dashed: the energy of the logits, −log Σ exp, of those "
-        f"that learn none. The axis is linear up to {LINEAR:g} and logarithmic beyond. "
-        f"{_CONVENTIONS}",
-        energy,
-    ),
+FIGURES: Final = {
+    "supp-uncert": uncertainty,
+    "supp-calib": calibration,
+    "supp-accconf": accuracy_confidence,
+    "supp-energy": energy,
 }

@@ -26,9 +26,10 @@ from gemfi._drawing import INK, MUTED
 from gemfi.belief import Belief
 from gemfi.data import line_probability
 from gemfi.data.toys import LINE_GAP, LINE_SUPPORT
-from gemfi_bench.figures.common import TEXT, FigureEntry, panel_title, point_handle
+from gemfi_bench.figures.common import TEXT, panel_title, point_handle
+from gemfi_bench.results import Results
 from gemfi_bench.style import KEPT, PART_COLORS, SHOWN, method_color, method_label
-from gemfi_bench.toys import LINE, LINE_TEXT, MOONS, MOONS_TEXT, Run, aurocs, trained_toys
+from gemfi_bench.toys import LINE, MOONS, Run, aurocs, trained_toys
 
 _X, _Y, _STEPS = (-2.7, 4.4), (-2.45, 2.9), 181
 _LINE_X: Final = (-6.0, 6.0)
@@ -242,21 +243,14 @@ def _draw_evidence(axes: Axes, run: Run, x: Tensor, belief: Belief) -> None:
     axes.set_title(title, fontsize=8, fontweight="normal")
 
 
-FIGURES: Final = {
-    "moons-2d": FigureEntry(
-        "Two moons and an unseen cluster",
-        "Uncertainty over the plane after training on two moons (1,000 points, 300 of them shown); "
-        f"{MOONS_TEXT} AUROC: of the cluster against test points. One run each, seed 0; the "
-        "perceptron, the budget and the GEM-FI settings for toys are those of gemfi demo. The "
-        "paper shows the entropy alone.",
-        lambda results: draw_two_moons(trained_toys(results.folder, MOONS)),
-        sets=False,
-    ),
-    "moons-toy-1d": FigureEntry(
-        "One dimension, non-convex classes",
-        "Models trained on points of a line with gaps (1,000, 300 of them shown as ticks, class 1 "
-        f"above). {LINE_TEXT} One run each, seed 0.",
-        lambda results: draw_line(trained_toys(results.folder, LINE)),
-        sets=False,
-    ),
-}
+def two_moons(results: Results) -> Figure:
+    """The two moons of the demo, seed 0."""
+    return draw_two_moons(trained_toys(results.folder, MOONS))
+
+
+def line(results: Results) -> Figure:
+    """The line of the demo, seed 0."""
+    return draw_line(trained_toys(results.folder, LINE))
+
+
+FIGURES: Final = {"moons-2d": two_moons, "moons-toy-1d": line}

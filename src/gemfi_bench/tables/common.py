@@ -7,10 +7,8 @@ A cell says why it has no number: a set that is not at hand is "data absent", a 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args
 
@@ -24,6 +22,7 @@ from gemfi_bench.statistics import SEEDS_NEEDED, Detection, bootstrap_ood
 from gemfi_bench.style import method_label
 from gemfi_bench.tabular import Cell, Column, Row, Table, Value, has_few_runs
 from gemfi_bench.unavailable import Unavailable
+from gemfi_bench.words import one_line, read_words
 
 NOT_RUN: Final = "not run"
 DATA_ABSENT: Final = "data absent"
@@ -34,10 +33,9 @@ KINDS: Final = {"aleatoric": "Alea.", "epistemic": "Epis."}
 RESAMPLES: Final = 200
 """Enough for the ends of an interval of 95 %, and a twentieth of a second for 10,000 inputs."""
 
-_WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+_WORDS: Final = read_words("tables")
 _SHARED: Final = {
-    name: " ".join(text.format(resamples=RESAMPLES).split())
-    for name, text in _WORDS["shared"].items()
+    name: one_line(text, resamples=RESAMPLES) for name, text in _WORDS["shared"].items()
 }
 INTERVALS: Final = _SHARED["intervals"]
 PAPER_SETTINGS: Final = "GEM-FI (paper's settings)"
@@ -303,7 +301,7 @@ def worded_table(
     `more` are further notes, `values` what stands in the braces; empty notes are left out.
     """
     words = _WORDS[label]
-    notes = [" ".join(note.format(**_SHARED, **values).split()) for note in words["notes"]]
+    notes = [one_line(note, **_SHARED, **values) for note in words["notes"]]
     stub = words.get("stub", "Method")
     kept = tuple(filter(None, [*notes, *more]))
     return Table(label, words["title"], tuple(columns), tuple(rows), stub, kept)

@@ -11,8 +11,9 @@ import torch
 
 import gemfi
 from gemfi import metrics, scores
-from gemfi_bench.demo import CAPTIONS, columns, datasets, listed, render_report, shown
+from gemfi_bench.demo import caption, datasets, listed, render_report, table
 from gemfi_bench.style import method_label
+from gemfi_bench.tabular import Value, marks
 from gemfi_bench.toys import Run
 
 FACTS = {"seed": 3, "quick": True, "seconds": 12.5}
@@ -78,22 +79,21 @@ def test_it_tells_the_facts(page: Page) -> None:
 def test_tables_hold_the_numbers_of_the_runs(runs: list[Run], page: Page) -> None:
     chosen = datasets(runs)
     assert len(page.tables) == len(chosen) == 3
-    for (name, members), table in zip(chosen.items(), page.tables, strict=True):
-        body = table[2:]
-        assert len(body) == len(members)
-        for run, (method, *cells) in zip(members, body, strict=True):
-            assert method == method_label(run.plan.method)
+    for (name, members), shown in zip(chosen.items(), page.tables, strict=True):
+        for row, (method, *cells) in zip(table(name, members).rows, shown[2:], strict=True):
+            assert method == row.name
             assert [cell.lstrip("*") for cell in cells] == [
-                shown(col.value(run)) for col in columns(name)
+                f"{cell.mean:.1f}" for cell in row.cells if isinstance(cell, Value)
             ]
 
 
 def test_the_best_of_each_column_is_marked(runs: list[Run], page: Page) -> None:
-    for (name, members), table in zip(datasets(runs).items(), page.tables, strict=True):
-        for index, col in enumerate(columns(name), start=1):
-            marked = {row[index][1:] for row in table[2:] if row[index].startswith("*")}
-            best = col.best(members)
-            assert marked == (set() if best is None else {best})
+    for (name, members), shown in zip(datasets(runs).items(), page.tables, strict=True):
+        best = {place for place, mark in marks(table(name, members)).items() if mark == "best"}
+        assert best
+        for row, (_, *cells) in enumerate(shown[2:]):
+            for at, cell in enumerate(cells):
+                assert cell.startswith("*") == ((row, at) in best)
 
 
 def test_every_figure_is_inside_with_a_text(page: Page, figures: dict[str, bytes]) -> None:
@@ -104,7 +104,7 @@ def test_every_figure_is_inside_with_a_text(page: Page, figures: dict[str, bytes
     assert found == list(figures.values())
     assert all(len(image["alt"]) > 40 for image in images)
     assert {image["width"] for image in images} == {"1200"}
-    assert len(page.all("figcaption")) == len(images)
+    assert len(page.all("figcaption")) == len(images) + len(page.tables)
 
 
 def test_nothing_is_fetched_and_nothing_runs(html: str, page: Page) -> None:
@@ -120,7 +120,7 @@ def test_nothing_is_fetched_and_nothing_runs(html: str, page: Page) -> None:
 def test_tables_and_regions_can_be_read_aloud(page: Page) -> None:
     assert page.tags[0] == ("html", {"lang": "en"})
     assert len(page.all("h1")) == 1
-    assert len(page.all("caption")) == len(page.all("table"))
+    assert len(page.all("figcaption")) == len(page.all("table")) + len(page.all("img"))
     assert {head.get("scope") for head in page.all("th")} == {"row", "col", "colgroup"}
     for region in (tag for tag in page.all("div") if tag.get("class") == "scroll"):
         assert region["role"] == "region"
@@ -129,13 +129,14 @@ def test_tables_and_regions_can_be_read_aloud(page: Page) -> None:
 
 
 def test_rows_of_a_table_are_equally_wide(html: str) -> None:
-    for table in re.findall(r"(?s)<table>.*?</table>", html):
-        widths = set()
-        for row in re.findall(r"(?s)<tr>.*?</tr>", table):
-            cells = re.findall(r"<t[dh][^>]*>", row)
-            spans = [re.search(r'colspan="(\d+)"', cell) for cell in cells]
-            widths.add(sum(int(span[1]) if span else 1 for span in spans))
-        assert len(widths) == 1
+    for shown in re.findall(r"(?s)<table>.*?</table>", html):
+        grid: dict[int, int] = {}  # row -> columns, those of heads that reach down included
+        for at, row in enumerate(re.findall(r"(?s)<tr[ >].*?</tr>", shown)):
+            for cell in re.findall(r"<t[dh][^>]*>", row):
+                span = re.search(r'colspan="(\d+)"', cell)
+                for below in range(2 if "rowspan" in cell else 1):
+                    grid[at + below] = grid.get(at + below, 0) + (int(span[1]) if span else 1)
+        assert len(set(grid.values())) == 1
 
 
 def test_text_is_escaped(make_run: Callable[..., Run]) -> None:
@@ -152,17 +153,16 @@ def test_text_is_escaped(make_run: Callable[..., Run]) -> None:
 
 def test_captions_tell_the_auroc_of_the_moons(runs: list[Run], page: Page) -> None:
     chosen = datasets(runs)["two-moons"]
-    caption = CAPTIONS["two-moons"][1](chosen)
+    told = caption("two-moons", chosen)
     for score in (scores.entropy, scores.evidence):
         for run in chosen:
             value = metrics.auroc(
                 score(run.evaluation.belief), score(run.evaluation.ood_beliefs["cluster"])
             )
-            told = f"{method_label(run.plan.method)} {shown(value)}"
-            assert told in caption.numbers
-    assert "that of GEM-FI includes the density scaler" in caption.text
-    assert f"{caption.text} {caption.numbers}" in page.text
-    assert any(caption.numbers in image["alt"] for image in page.all("img"))
+            assert f"{method_label(run.plan.method)} {value:.1f}" in told.numbers
+    assert "that of GEM-FI includes the density scaler" in told.text
+    assert f"{told.text} {told.numbers}" in page.text
+    assert any(told.numbers in image["alt"] for image in page.all("img"))
 
 
 def test_names_in_a_sentence() -> None:
