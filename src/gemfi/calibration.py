@@ -20,23 +20,38 @@ LOWEST, HIGHEST = 0.05, 20.0
 worse than none as T → ∞: there is no optimum, and T is the bound."""
 
 
-def fit_temperature(log_probs: Tensor, labels: Tensor) -> Tensor:
+def fit_temperature(
+    log_probs: Tensor,
+    labels: Tensor,
+    *,
+    weight: Tensor | None = None,
+    prior: float = math.inf,
+) -> Tensor:
     """Log T, a float64 scalar, of the smallest NLL of p^(1/T) renormalised, T in the bounds.
 
     With β = 1/T the NLL is convex: its derivative is the mean of E_β[log p] − log p_y, whose root
     Brent's method finds. Where no T is better than another (uniform predictions) T is 1.
 
+    With log T ~ N(0, prior²) it is the most probable T: a few samples are easily luckier than the
+    rest, and the plain fit would then make every prediction far too certain. With n samples that
+    adds ln β / (nβ·prior²) to the derivative, and the root is on the same side of β = 1.
+
     Args:
         log_probs: (N, C) log-probabilities of ID validation data, C at least 2.
         labels: (N,) their classes.
+        weight: (N,) how much each counts; None where all count alike.
+        prior: standard deviation of log T before any sample is seen.
     """
     values, y = _checked(log_probs, labels)
-    of_label = values.gather(1, y.unsqueeze(1)).mean()
+    count = len(values)
+    share = values.new_full((count,), 1 / count) if weight is None else weight / weight.sum()
+    of_label = share @ values.gather(1, y.unsqueeze(1))[:, 0]
     finite = values.masked_fill(values.isinf(), 0.0)  # 0·log 0 = 0
 
     def slope(beta: float) -> float:
         p = torch.softmax(beta * values, dim=1)
-        return float((p * finite).sum(dim=1).mean() - of_label)
+        gain = float(share @ (p * finite).sum(dim=1) - of_label)
+        return gain + math.log(beta) / (count * beta * prior**2)
 
     low, high = 1 / HIGHEST, 1 / LOWEST
     first, last = slope(low), slope(high)

@@ -21,7 +21,7 @@ from sklearn.utils import _safe_indexing
 from torch import Tensor, nn
 
 from gemfi.backbones import input_options
-from gemfi.calibration import HIGHEST, LOWEST
+from gemfi.calibration import fit_temperature
 from gemfi.data import Role, Split
 from gemfi.data.sampling import stratified_indices
 from gemfi.errors import InputError
@@ -40,7 +40,8 @@ LEAST_PART: Final = 20
 SMALL: Final = 1 << 28
 """Up to so many products a step, samples times weights, rows are trained with one thread."""
 PRIOR: Final = 0.15
-"""Standard deviation of log T before any sample is seen."""
+"""Standard deviation of log T before any sample is seen: forty validation samples chose the epoch
+too, and are easily luckier than the rest."""
 
 _FEWEST_STEPS, _MOST_STEPS = 60, 3_000
 _THREADS_LOCK = threading.RLock()  # the number of threads belongs to the process
@@ -64,14 +65,7 @@ USUAL: Final = Pace(2e-3, 1e-4)
 def choose_paces(
     learning_rate: float | None, weight_decay: float | None, dimensions: int, held_out: int
 ) -> list[Pace]:
-    """The paces to try: both for rows where a validation part can judge them, or the user's own.
-
-    Args:
-        learning_rate: the user's, or None.
-        weight_decay: likewise.
-        dimensions: of X.
-        held_out: samples of the validation part.
-    """
+    """The user's pace; by default both, for rows (X of two dimensions) that `held_out` others judge."""
     if learning_rate is None and weight_decay is None and dimensions == 2 and held_out:
         return [CALM, FREE]
     rate = USUAL.learning_rate if learning_rate is None else learning_rate
@@ -346,8 +340,9 @@ class Training:
             return Trained(model, pace, result)
         log_p, labels = model.predict(validation.x).log_probs().double(), validation.labels
         losses = -log_p.gather(1, labels.unsqueeze(1))[:, 0]
-        log_temperature = shrunk_temperature(log_p, labels, weight=held.weights)
-        return Trained(model, pace, result, losses, log_temperature)
+        log_p = log_p.clamp_min(-1e3)  # a label of probability 0 counts for no more
+        log_temperature = fit_temperature(log_p, labels, weight=held.weights, prior=PRIOR)
+        return Trained(model, pace, result, losses, float(log_temperature))
 
     def _again(self, pace: Pace, epochs: int) -> Model:
         """Train on the training and the validation part."""
@@ -415,39 +410,6 @@ def better(calm: Trained, free: Trained, weight: Tensor | None) -> Trained:
     return free if bool(mean > (1 + 20 / len(gain)) * error) else calm
 
 
-def shrunk_temperature(
-    log_probs: Tensor, labels: Tensor, prior: float = PRIOR, *, weight: Tensor | None = None
-) -> float:
-    """The most probable log T, if log T ~ N(0, prior²) and labels are drawn from p^(1/T).
-
-    Forty validation samples, by which the epoch was chosen too, are easily luckier than the rest:
-    the plain fit (`gemfi.calibration.fit_temperature`) would then make every prediction far too
-    certain. With u = −log T the derivative of the negative log posterior is n·e^u·g(u) + u/prior²,
-    where g, the slope of the NLL in 1/T, rises: its root lies on the side of 0 that g(0) points to.
-    Of many samples both fits are the same.
-
-    Args:
-        log_probs: (n, C) log-probabilities of validation data, n at least 1.
-        labels: (n,) their classes.
-        prior: standard deviation of log T.
-        weight: (n,) of the samples; None where all count alike.
-    """
-    values = log_probs.to(torch.float64).clamp_min(-1e3)  # such a label counts for no more
-    copies = torch.ones(len(values), dtype=torch.float64)
-    copies = copies if weight is None else weight * (len(values) / weight.sum())
-    wanted = values.gather(1, labels.unsqueeze(1))[:, 0]
-
-    def slope(u: float) -> float:
-        mean = (torch.softmax(math.exp(u) * values, dim=1) * values).sum(dim=1)
-        return math.exp(u) * float(copies @ (mean - wanted)) + u / prior**2
-
-    low, high = (-math.log(HIGHEST), 0.0) if slope(0.0) > 0 else (0.0, -math.log(LOWEST))
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return -0.5 * (low + high)
-
-
 # -- threads ---------------------------------------------------------------------------------------
 
 
@@ -456,12 +418,7 @@ def choose_threads(model: Model, batch_size: int, dimensions: int) -> int | None
 
     A step of a small network is shorter than what it takes to wake threads and wait for them, most
     of all on a busy machine. One thread also gives the same numbers on machines of two and of fifty
-    cores.
-
-    Args:
-        model: before it is trained.
-        batch_size: samples a step.
-        dimensions: of X; a layer of images uses its weights many times for a sample.
+    cores. Rows are X of two dimensions; a layer of images uses its weights many times for a sample.
     """
     weights = sum(parameter.numel() for parameter in model.parameters())
     return 1 if dimensions == 2 and weights * batch_size <= SMALL else None
@@ -469,19 +426,12 @@ def choose_threads(model: Model, batch_size: int, dimensions: int) -> int | None
 
 @contextlib.contextmanager
 def limited_threads(count: int | None) -> Iterator[None]:
-    """Let torch use so many threads for a while; other fits that limit them wait.
-
-    Args:
-        count: of threads; None changes nothing.
-    """
+    """Let torch use so many threads for a while; other fits that limit them wait."""
     if count is None:
         yield
         return
     with _THREADS_LOCK:
         before = torch.get_num_threads()
-        if before == count:
-            yield
-            return
         torch.set_num_threads(count)
         try:
             yield
