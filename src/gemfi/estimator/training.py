@@ -65,7 +65,7 @@ USUAL: Final = Pace(2e-3, 1e-4)
 def choose_paces(
     learning_rate: float | None, weight_decay: float | None, dimensions: int, held_out: int
 ) -> list[Pace]:
-    """The user's pace; by default both, for rows (X of two dimensions) that `held_out` others judge."""
+    """The user's pace; or both, for rows (X of two dimensions) that `held_out` others judge."""
     if learning_rate is None and weight_decay is None and dimensions == 2 and held_out:
         return [CALM, FREE]
     rate = USUAL.learning_rate if learning_rate is None else learning_rate
