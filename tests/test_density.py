@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gemfi import density
 from gemfi.density import ClassGaussians, DensityScaler, Statistics
+from gemfi.detectors.gradients import nearest
 from gemfi.errors import InputError
 
 CLASSES, FEATURES = 3, 4
@@ -341,6 +342,156 @@ class TestClassGaussians:
         torch.testing.assert_close(program.module()(z), model(z))
 
 
+# ---------------------------------------------------------------- low rank
+
+WIDE, LIMIT = 60, 60 * 20  # 60² entries are too many, a sketch of 20 columns is not: rank 10
+
+
+@pytest.fixture
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(density, "LARGEST", LIMIT)
+
+
+def flat(rank: int, counts: tuple[int, ...] = (90, 40, 70)) -> tuple[Tensor, Tensor]:
+    """Classes anywhere, which spread along `rank` directions of sixty, less and less."""
+    rng = np.random.default_rng(7)
+    y = torch.tensor(rng.permutation(np.repeat(np.arange(len(counts)), counts)))
+    basis = np.linalg.qr(rng.normal(size=(WIDE, rank)))[0] * 0.8 ** np.arange(rank)
+    mean = torch.tensor(3 * rng.normal(size=(len(counts), WIDE)))
+    return mean[y] + torch.tensor(rng.normal(size=(len(y), rank)) @ basis.T), y
+
+
+def truncated(z: Tensor, y: Tensor, rank: int, ridge: float = 1e-4) -> np.ndarray:
+    """The largest eigenvalues of the pooled covariance, and the mean of the others beside them."""
+    shared = pooled(z, y)
+    values, vectors = np.linalg.eigh(shared)
+    values[:-rank] = values[:-rank].mean()
+    return (vectors * (values + ridge * np.diag(shared).mean())) @ vectors.T
+
+
+def log_density_by(matrix: np.ndarray, z: Tensor, y: Tensor, at: Tensor) -> np.ndarray:
+    parts = []
+    for label in y.unique():
+        rows = z[y == label].numpy()
+        log_p = multivariate_normal(rows.mean(axis=0), matrix).logpdf(at.numpy())
+        parts.append(math.log(len(rows) / len(y)) + log_p)
+    return logsumexp(parts, axis=0)
+
+
+@pytest.mark.usefixtures("small_limit")
+class TestLowRank:
+    @pytest.mark.parametrize("rank", [1, 6, 10])
+    @pytest.mark.parametrize("covariance", ["class", "tied"])
+    def test_is_the_tied_one_where_the_data_have_low_rank(self, covariance: Any, rank: int) -> None:
+        z, y = flat(rank)
+        at = torch.cat([z, z + 0.1 * torch.randn(z.shape, dtype=z.dtype)])
+        model = fitted(z, y, covariance=covariance)
+        assert model.whiten.shape == (WIDE, 10)
+        expected = log_density_of(z, y, at, tied=True)
+        np.testing.assert_allclose(model(at), expected, rtol=2e-5)
+        (note,) = model.notes
+        assert note.startswith("one covariance of rank 10 and a variance for the rest: 60² entries")
+
+    def test_is_the_truncated_covariance_where_the_sketch_holds_all(self) -> None:
+        """Rank 20 of data in 20 columns: nothing is lost before the truncation to 10."""
+        z, y = flat(20)
+        at = torch.cat([z, z + 0.1 * torch.randn(z.shape, dtype=z.dtype)])
+        expected = log_density_by(truncated(z, y, 10), z, y, at)
+        np.testing.assert_allclose(fitted(z, y)(at), expected, rtol=2e-5, atol=1e-2)
+
+    def test_is_near_it_where_the_spectrum_falls_on(self) -> None:
+        """Sixty directions in 20 columns: the trace is exact and the large eigenvalues close."""
+        z, y = flat(WIDE)
+        model = fitted(z, y)
+        statistics = model.statistics()
+        statistics.update(z, y)
+        _, values, trace = statistics.spectrum(10)
+        exact = np.linalg.eigvalsh(pooled(z, y))[::-1]
+        assert trace.item() == pytest.approx(exact.sum())
+        np.testing.assert_allclose(values[:5], exact[:5], rtol=0.02)
+        assert (values.numpy() <= exact[:10] * (1 + 1e-9)).all()  # never more than there is
+        expected = log_density_by(truncated(z, y, 10), z, y, z)
+        assert np.corrcoef(model(z), expected)[0, 1] > 0.9
+
+    def test_batches_of_any_size_are_one_pass(self) -> None:
+        z, y = flat(WIDE)
+        one, other = (ClassGaussians(3, WIDE).statistics() for _ in range(2))
+        one.update(z, y)
+        for part, labels in zip(z.split(33), y.split(33), strict=True):
+            other.update(part, labels)
+        assert one.outer.shape == (1, WIDE, 20)
+        for ours, theirs in zip(one.spectrum(10)[1:], other.spectrum(10)[1:], strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=0)
+
+    def test_float32_is_close_to_float64(self) -> None:
+        z, y = flat(WIDE)
+        found, expected = fitted(z.float(), y), fitted(z, y)
+        assert found(z.float()).dtype == torch.float32
+        torch.testing.assert_close(found(z.float()).double(), expected(z), rtol=1e-4, atol=0.02)
+
+    @pytest.mark.parametrize("count", [1, 20])
+    def test_classes_that_are_points(self, count: int) -> None:
+        points = torch.randn(5, WIDE, dtype=torch.float64)
+        model = fitted(points[torch.arange(5).repeat(count)], torch.arange(5).repeat(count))
+        inside, outside = model(points), model(points + 0.1)
+        assert torch.isfinite(inside).all()
+        assert torch.isfinite(outside).all()
+        assert outside.max() < inside.min()
+
+    def test_features_that_are_not_finite(self) -> None:
+        z, y = flat(3)
+        z[5, 5] = math.nan
+        with pytest.raises(InputError, match="NaN or infinite"):
+            fitted(z, y)
+
+    def test_a_state_dict_and_a_graph_hold_it(self) -> None:
+        z, y = flat(WIDE)
+        z = z.float()
+        model, other = fitted(z, y), ClassGaussians(3, WIDE)
+        other.load_state_dict(model.state_dict())
+        assert torch.equal(other(z), model(z))
+        batch = torch.export.Dim("batch", min=1, max=512)
+        program = torch.export.export(model.eval(), (z[:4],), dynamic_shapes=({0: batch},))
+        torch.testing.assert_close(program.module()(z), model(z))
+
+    def test_the_distance_of_mahalanobis_is_in_its_units(self) -> None:
+        z, y = flat(6)
+        found = nearest(fitted(z, y, covariance="tied"), z)
+        inverse = np.linalg.inv(truncated(z, y, 10))
+        means = torch.stack([z[y == label].mean(dim=0) for label in range(3)])
+        gaps = (z[:, None] - means).numpy()
+        expected = np.einsum("bcd,de,bce->bc", gaps, inverse, gaps).min(axis=1)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("classes", "features", "columns", "sketch"),
+    [
+        (10, 2236, 10 * 2236, 0),  # a covariance for each class
+        (10, 2237, 2237, 0),  # one for all
+        (2, 7071, 7071, 0),
+        (2, 7072, 256, 512),  # one of low rank
+        (2, 1_000_000, 25, 50),
+    ],
+)
+def test_where_the_covariance_changes(
+    classes: int, features: int, columns: int, sketch: int
+) -> None:
+    with torch.device("meta"):
+        found = ClassGaussians(classes, features)
+    assert found.whiten.shape == (features, columns)
+    assert found.sketch == sketch
+
+
+def test_many_classes_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers of a group of classes are the same; whitened features are never all there."""
+    z, y = blobs((30, 20, 25, 28, 31))
+    model = fitted(z, y)
+    expected = model(z)
+    monkeypatch.setattr(density, "_WIDE", 2 * FEATURES)
+    torch.testing.assert_close(model(z), expected, rtol=1e-12, atol=0)
+
+
 # ---------------------------------------------------------------- memberships
 
 
@@ -360,6 +511,21 @@ class TestMembership:
         moved, stretched = density.membership(7 + 3 * self.VALUES)
         assert moved.item() == pytest.approx(7 + 3 * location.item())
         assert stretched.item() == pytest.approx(3 * scale.item())
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 20, 1000])
+    def test_quantiles_are_torchs(self, count: int) -> None:
+        low, middle = torch.quantile(
+            self.VALUES[:count], torch.tensor([0.05, 0.5], dtype=torch.float64)
+        )
+        location, scale = density.membership(self.VALUES[:count])
+        assert location == low
+        assert scale == ((middle - low) / math.log(9)).clamp_min(1e-6)
+
+    def test_more_values_than_torchs_quantile_takes(self) -> None:
+        values = torch.arange(2**24 + 1, dtype=torch.float32)
+        with pytest.raises(RuntimeError, match="too large"):
+            torch.quantile(values, 0.5)
+        assert density.membership(values)[0].item() == pytest.approx(0.05 * 2**24)
 
     def test_equal_values_keep_a_scale(self) -> None:
         location, scale = density.membership(torch.full((10,), 5.0))

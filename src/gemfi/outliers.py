@@ -144,13 +144,14 @@ class Halo(Synthesiser):
     def observe(self, z: Tensor, y: Tensor) -> None:
         """Follow the variance within classes, over about fifty batches."""
         with on_host():
-            free = len(y) - int((torch.bincount(y.cpu()) > 0).sum())  # degrees of freedom
+            classes, own, sizes = torch.unique(y.cpu(), return_inverse=True, return_counts=True)
+        free = len(y) - len(classes)  # degrees of freedom
         if free < 1:
             return
-        z, y = functional.normalize(z, dim=1), y.to(z.device)
-        member = functional.one_hot(y, self.num_classes).to(z.dtype)  # (B, C)
-        mean = member.T @ z / member.sum(dim=0).clamp_min(1)[:, None]
-        variance = (z - mean[y]).square().sum() / (free * self.num_features)
+        z, own = functional.normalize(z, dim=1), own.to(z.device)
+        member = functional.one_hot(own, len(classes)).to(z.dtype)  # (B, P) of those present
+        mean = member.T @ z / sizes.to(z)[:, None]
+        variance = (z - mean[own]).square().sum() / (free * self.num_features)
         self.batches += 1
         self.spread += (variance - self.spread) / self.batches.clamp_max(_HALO_MEMORY)
         self.ready = True
@@ -289,8 +290,11 @@ class Tails(Synthesiser):
     def _tail(self, present: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Log N(μ + Lε; μ, LLᵀ) = const − ‖ε‖²/2: the least likely draws have the longest ε.
 
-        So only those that are kept are ever multiplied by L.
+        So only those that are kept are ever multiplied by L. Of more classes than are wanted some
+        take part, at random.
         """
+        if count < len(present):
+            present = present[torch.randperm(len(present), generator=generator)[:count]]
         keep = min(self.config.draws, math.ceil(count / len(present)))
         shape = (len(present), self.config.draws, self.num_features)
         noise = torch.randn(shape, generator=generator, dtype=self.bank.dtype)
@@ -332,10 +336,14 @@ def scramble(x: Tensor, y: Tensor, count: int, generator: torch.Generator) -> Te
     with on_host():
         y = y.cpu()
         chosen = torch.randint(len(x), (count,), generator=generator)
-        differs = (y[chosen][:, None] != y[None, :]).to(torch.float64)  # (count, B)
-        if not bool((differs.sum(dim=1) > 0).all()):
+        classes, own, sizes = torch.unique(y, return_inverse=True, return_counts=True)
+        if len(classes) < 2:
             return None
-        partner = torch.multinomial(differs, 1, generator=generator).squeeze(1)
+        # sorted by class, all but those of the sample's own, which are one piece
+        size, first = sizes[own[chosen]], (sizes.cumsum(0) - sizes)[own[chosen]]
+        draw = torch.rand(count, generator=generator, dtype=torch.float64) * (len(x) - size)
+        place = draw.long() + torch.where(draw >= first, size, 0)
+        partner = torch.argsort(y, stable=True)[place]
         kinds = torch.randint(len(IMAGES), (count,), generator=generator)
         sizes = torch.bincount(kinds, minlength=len(IMAGES)).tolist()
     first, second = x[chosen.to(x.device)], x[partner.to(x.device)]

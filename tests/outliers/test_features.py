@@ -265,14 +265,26 @@ class TestVOSTail:
         assert outside.median() < inside.quantile(0.05)
 
     @pytest.mark.parametrize(
-        ("count", "ratio", "made"), [(10, 0.1, 3), (90, 0.2, 18), (10, 0.01, 3), (50, 1.0, 51)]
+        ("count", "ratio", "made"), [(10, 0.1, 1), (90, 0.2, 18), (10, 0.01, 1), (50, 1.0, 51)]
     )
     def test_how_many(self, count: int, ratio: float, made: int) -> None:
-        """ratio·B, at least one, rounded up to as many of each class."""
+        """ratio·B, at least one, rounded up to as many of each class that takes part."""
         found = vos(ratio=ratio)
         found.observe(*features(90))
         z, y = features(count, seed=1)
         assert len(found.sample(z, y, seeded())) == made
+
+    def test_of_many_classes_some_take_part_at_random(self) -> None:
+        """So that a step costs what its batch does, however many classes there are."""
+        classes = 200
+        found = vos(classes, draws=5, ratio=0.5)
+        y = torch.arange(classes).repeat(2)
+        z = 1000.0 * y[:, None] + torch.randn(len(y), FEATURES, generator=seeded())
+        found.observe(z, y)
+        drawn = [found.sample(z[:40], y[:40], seeded(seed)) for seed in range(30)]
+        assert {len(each) for each in drawn} == {20}
+        near = {int(label) for each in drawn for label in (each.mean(dim=1) / 1000).round()}
+        assert len(near) > 0.9 * classes
 
     def test_no_more_than_were_drawn(self) -> None:
         found = vos(ratio=1.0, draws=5)

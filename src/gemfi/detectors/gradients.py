@@ -256,7 +256,7 @@ def nearest(gaussians: ClassGaussians, z: Tensor) -> Tensor:
     A class without samples takes no part. The class is sought by an expanded square, and measured
     by an exact one.
     """
-    white = (z.to(torch.float64) - gaussians.center) @ gaussians.whiten
+    white = gaussians.whitened(z.to(torch.float64))
     means = gaussians.means[gaussians.log_norm.isfinite()]
     near = (means.square().sum(dim=1) - 2 * white.detach() @ means.T).argmin(dim=1)
     return (white - means[near]).square().sum(dim=1)
