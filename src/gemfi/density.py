@@ -19,7 +19,7 @@ from gemfi._config import check_choice, check_number
 from gemfi.errors import InputError
 
 LARGEST = 50_000_000
-"""Entries of the covariances of all classes, beyond which one is tied, and one of low rank: 400 MB."""
+"""Entries of the covariances: beyond it one serves all classes, and beyond it that has low rank."""
 _SKETCH = 512  # columns from which a covariance of low rank is made
 _WIDE = 1 << 16  # whitened numbers of an input that are held at a time
 _SMALLEST_SCALE = 1e-6  # of a membership, where the values hardly differ
