@@ -15,13 +15,14 @@ import tempfile
 from pathlib import Path
 
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
+from torch.multiprocessing.spawn import spawn
 
 from gemfi import TrainConfig, as_split, build_model, fit
 
 
 def work(rank: int, count: int, folder: str, method: str, images: int) -> None:
-    """One process: an epoch, whose seconds the first one writes down."""
+    """One process: two epochs; the first one writes the seconds of the second down."""
     torch.set_num_threads(1)
     if count > 1:
         store = f"file://{folder}/store"
@@ -31,9 +32,9 @@ def work(rank: int, count: int, folder: str, method: str, images: int) -> None:
     train = as_split(x, torch.arange(images) % 10, role="train")
     torch.manual_seed(0)
     model = build_model(method, "resnet18", 10, width=16)
-    result = fit(model, train, config=TrainConfig(epochs=1, batch_size=128), progress=False)
+    result = fit(model, train, config=TrainConfig(epochs=2, batch_size=128), progress=False)
     if rank == 0:
-        Path(folder, "seconds").write_text(str(result.history[0]["seconds"]))
+        Path(folder, "seconds").write_text(str(result.history[1]["seconds"]))
     if count > 1:
         distributed.destroy_process_group()
 
@@ -41,7 +42,7 @@ def work(rank: int, count: int, folder: str, method: str, images: int) -> None:
 def seconds(count: int, method: str, images: int) -> float:
     """Of an epoch with so many processes."""
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(work, (count, folder, method, images), nprocs=count)
+        spawn(work, (count, folder, method, images), nprocs=count)  # type: ignore[no-untyped-call]
         return float(Path(folder, "seconds").read_text())
 
 

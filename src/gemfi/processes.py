@@ -1,7 +1,7 @@
 """Several processes that train one model: torchrun's, or a process group of the user's.
 
 Each takes its share of every batch, and DistributedDataParallel averages the gradients. Whatever
-couples the samples of a batch sees the whole of it: batch norms (`synchronised`) and outliers.
+couples the samples of a batch sees the whole of it: batch norms (`synchronised.py`) and outliers.
 Statistics and validation are computed from what all processes embed, put in order (`in_turn`), so
 that they are those of one process. The first process writes.
 """
@@ -11,20 +11,27 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import platform
+import socket
+import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
-from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from gemfi.data.splits import ALONE, Share
 from gemfi.devices import find_device
+from gemfi.errors import GemfiError
 
 T = TypeVar("T")
+_QUICK: Final = 1 << 16  # bytes that any socket takes without a reader
+_LONGEST_PATH: Final = 100  # of a Unix socket
 
 
 def own_share() -> Share:
@@ -111,6 +118,13 @@ def in_turn(mine: Iterator[T]) -> Iterator[T]:
             return
 
 
+def table(mine: Tensor) -> Tensor:
+    """A row (P, ...) for each process; over gloo that is faster than a sum of small tensors."""
+    parts = [torch.empty_like(mine) for _ in range(own_share().count)]
+    distributed.all_gather(parts, mine)
+    return torch.stack(parts)
+
+
 def gathered(x: Tensor) -> Tensor:
     """The whole batch (B, ...) from the shares of all processes, in their order; no gradient."""
     count = own_share().count
@@ -140,111 +154,70 @@ def shared_by_processes(module: nn.Module) -> DistributedDataParallel:
     """
     known = inspect.signature(DistributedDataParallel).parameters  # the option has a new name
     name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    options: Any = {"find_unused_parameters": True, name: False}
+    options: Any = {"find_unused_parameters": True, "gradient_as_bucket_view": True, name: False}
     return DistributedDataParallel(module, **options)
 
 
-# -- batch norms -----------------------------------------------------------------------------------
-
-
-def _table(mine: Tensor) -> Tensor:
-    """A row (P, ...) for each process; over gloo that is faster than a sum of small tensors."""
-    parts = [torch.empty_like(mine) for _ in range(own_share().count)]
-    distributed.all_gather(parts, mine)
-    return torch.stack(parts)
-
-
-class _Normalise(torch.autograd.Function):
-    """x̂ = (x − mean)/√(variance + ε), with the mean and variance of the batch of all processes.
-
-    One communication forward and one backward. With g the gradient of x̂, that of x is
-    (g − mean(g) − x̂·mean(g·x̂))/√(variance + ε), with means over the whole batch: torch's own kernel
-    with the means of this process, and what these lack.
-    """
-
-    @staticmethod
-    def forward(context: Any, x: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        _, mean, scale = torch.native_batch_norm(x, None, None, None, None, True, 0.0, epsilon)
-        count = torch.full((1,), x.numel() / x.shape[1], dtype=x.dtype, device=x.device)
-        table = _table(torch.cat([count, mean, scale.pow(-2) - epsilon]))  # (P, 1 + 2C)
-        counts, means, variances = table[:, :1], *table[:, 1:].chunk(2, dim=1)
-        whole = counts.sum()
-        mean = (counts * means).sum(dim=0) / whole
-        variance = (counts * (variances + (means - mean).square())).sum(dim=0) / whole
-        context.save_for_backward(x, mean, variance, count, whole)
-        context.epsilon = epsilon
-        context.mark_non_differentiable(mean, variance, whole)
-        return functional.batch_norm(x, mean, variance, eps=epsilon), mean, variance, whole
-
-    @staticmethod
-    def backward(context: Any, *gradients: Any) -> tuple[Tensor, None]:
-        x, mean, variance, count, whole = context.saved_tensors
-        scale = torch.rsqrt(variance + context.epsilon)
-        found, with_x, alone = torch.ops.aten.native_batch_norm_backward(
-            gradients[0], x, torch.ones_like(mean), None, None, mean, scale, True, context.epsilon,
-            [True, True, True],
-        )  # fmt: skip
-        sums = torch.cat([alone, with_x])
-        lacking = sums / count - _table(sums).sum(dim=0) / whole
-        bias, weight = (part * scale for part in lacking.chunk(2))
-        rest = functional.batch_norm(x, mean, variance, weight, bias, eps=context.epsilon)
-        return found + rest, None
-
-
-class _Synced(nn.modules.batchnorm._BatchNorm):
-    """Batch norm by the mean and variance of the whole batch."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return super().forward(x)
-        normal, mean, variance, count = _Normalise.apply(  # type: ignore[no-untyped-call]
-            x.float(), self.eps
-        )
-        if self.track_running_stats and self.running_mean is not None:
-            self._follow(mean, variance * count / (count - 1))
-        if self.affine:
-            shape = (1, -1, *(1 for _ in x.shape[2:]))
-            normal = torch.addcmul(self.bias.reshape(shape), normal, self.weight.reshape(shape))
-        return torch.as_tensor(normal, dtype=x.dtype)
-
-    def _follow(self, mean: Tensor, variance: Tensor) -> None:
-        assert self.num_batches_tracked is not None  # noqa: S101 - it follows running statistics
-        self.num_batches_tracked += 1
-        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        for running, value in ((self.running_mean, mean), (self.running_var, variance)):
-            running.lerp_(value.to(running.dtype), share)  # type: ignore[union-attr]
-
-
-class _Synced1d(_Synced, nn.BatchNorm1d):
-    pass
-
-
-class _Synced2d(_Synced, nn.BatchNorm2d):
-    pass
-
-
-class _Synced3d(_Synced, nn.BatchNorm3d):
-    pass
-
-
-_SYNCED: Final[dict[type[nn.Module], type[nn.Module]]] = {
-    nn.BatchNorm1d: _Synced1d,
-    nn.BatchNorm2d: _Synced2d,
-    nn.BatchNorm3d: _Synced3d,
-}
+# -- small tensors between processes of one machine --------------------------------------------
 
 
 @contextlib.contextmanager
-def synchronised(module: nn.Module) -> Iterator[None]:
-    """Let the batch norms of a module see the whole batch, where there are several processes."""
-    norms = [part for part in module.modules() if type(part) in _SYNCED]
-    if own_share().count == 1:
-        norms = []
-    for part in norms:
-        part.__class__ = _SYNCED[type(part)]
-    try:
-        yield
-    finally:
-        plain = {synced: usual for usual, synced in _SYNCED.items()}
-        for part in norms:
-            part.__class__ = plain[type(part)]
+def quick_table() -> Iterator[Callable[[Tensor], Tensor]]:
+    """`table`, through Unix sockets where all processes are on one machine and its processors.
+
+    A batch norm of several processes waits for a few hundred bytes, twice in each step. gloo hands
+    them to a thread of its own, which takes turns with the network on the same cores.
+    """
+    with contextlib.ExitStack() as stack:
+        has_unix = distributed.get_backend() == "gloo" and hasattr(socket, "AF_UNIX")
+        peers = _connected(stack) if has_unix else None
+        yield table if peers is None else partial(_exchange, peers)
+
+
+def _connected(stack: contextlib.ExitStack) -> list[socket.socket | None] | None:
+    """A socket for each process, None for itself; None where they are not on one machine."""
+    share = own_share()
+    address = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "socket")
+    listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+    if len(address) < _LONGEST_PATH:
+        listener.bind(address)
+        listener.listen(share.count)
+    addresses: list[Any] = [None] * share.count
+    distributed.all_gather_object(addresses, (platform.node(), address))
+    apart = [node != platform.node() or not Path(path).is_socket() for node, path in addresses]
+    if any_process(any(apart)):
+        return None
+    peers: list[socket.socket | None] = [None] * share.count
+    for rank in range(share.rank):
+        peer = stack.enter_context(socket.socket(socket.AF_UNIX))
+        peer.connect(addresses[rank][1])
+        peer.sendall(share.rank.to_bytes(4, "big"))
+        peers[rank] = peer
+    for _ in range(share.rank + 1, share.count):
+        peer = stack.enter_context(listener.accept()[0])
+        number = bytearray(4)
+        _fill(memoryview(number), peer)
+        peers[int.from_bytes(number, "big")] = peer
+    return peers
+
+
+def _exchange(peers: list[socket.socket | None], mine: Tensor) -> Tensor:
+    """What `table` returns. Large tensors would fill the sockets before anyone reads them."""
+    if mine.device.type != "cpu" or mine.nbytes > _QUICK:
+        return table(mine)
+    rows = mine.detach().expand(len(peers), *mine.shape).contiguous()
+    sent = [memoryview(row.numpy()).cast("B") for row in rows]
+    others = [(peer, row) for peer, row in zip(peers, sent, strict=True) if peer is not None]
+    for peer, row in others:
+        peer.sendall(row)
+    for peer, row in others:
+        _fill(row, peer)
+    return rows
+
+
+def _fill(room: memoryview, peer: socket.socket) -> None:
+    while room:
+        count = peer.recv_into(room)
+        if not count:
+            raise GemfiError("another process of this run has ended; its own message says why")
+        room = room[count:]

@@ -31,9 +31,9 @@ from gemfi.processes import (
     in_turn,
     own_share,
     shared_by_processes,
-    synchronised,
 )
 from gemfi.randomness import derived_generator, derived_seed, forked_generator
+from gemfi.synchronised import synchronised
 from gemfi.training.checkpoint import Checkpoint, RunState, fingerprint, optimizer_tensors
 from gemfi.training.checks import check_run, usable_outliers
 from gemfi.training.config import TrainConfig

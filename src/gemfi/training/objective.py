@@ -92,7 +92,8 @@ class Objective(nn.Module):
         generator = derived_generator(f"{self.seed}:{at.step}:outliers")
         weight = at.ramp(self.outliers.start, self.outliers.ramp)
         share, x, labels = own_share(), move(x, device), move(y, device)
-        every_y = gathered(labels) if share.count > 1 else y
+        needs_all = share.count > 1 and not self.outliers.is_none
+        every_y = gathered(labels) if needs_all else y
         extra = [] if auxiliary is None else [move(auxiliary, device)]
         scrambled = round(self.outliers.scrambled * len(every_y))
         if weight > 0 and scrambled and not self.outliers.is_none:
