@@ -123,10 +123,3 @@ def aligned(
         for row, cell in enumerate(column):
             lines[row] += gap + (cell.ljust(width) if is_words else cell.rjust(width))
     return [line.rstrip() for line in lines]
-
-
-def markdown_table(rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
-    """Rows as a Markdown table, the head first."""
-    head, *body = rows
-    rule = ["---" if index < left else "---:" for index in range(len(head))]
-    return [f"| {' | '.join(row)} |" for row in (head, rule, *body)]

@@ -11,12 +11,11 @@ import io
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
 
-from gemfi._text import markdown_table
 from gemfi_bench.page import fill
 from gemfi_bench.tabular import Cell, Column, Mark, Row, Table, Value, marks, printed
 
@@ -272,3 +271,10 @@ def _kind(cells: Sequence[ShownCell]) -> str:
     if not texts or any(cell.kind not in ("text", "undefined") for cell in cells):
         return ""
     return "words prose" if max(map(len, texts)) > _LONG else "words"
+
+
+def markdown_table(rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
+    """Rows as a Markdown table, the head first."""
+    head, *body = rows
+    rule = ["---" if index < left else "---:" for index in range(len(head))]
+    return [f"| {' | '.join(row)} |" for row in (head, rule, *body)]

@@ -21,7 +21,7 @@ from gemfi.errors import InputError
 from gemfi.runs import evaluate_run
 from gemfi.runs.folder import CLASSIFICATION, DETECTION, Run, TaskFacts
 from gemfi.runs.spec import RunSpec, task_of
-from gemfi.runs.summary import detection_table, every_score, set_title
+from gemfi.runs.summary import against, every_score, set_title
 
 SEEDS_FOR_DEVIATION: Final = 3
 
@@ -267,8 +267,7 @@ def _block(runs: Numbered, *, several: bool, alone: bool) -> str:
         *_table(rows, {("", "", key): name for key, name in CLASSIFICATION.items()}),
     ]
     if alone and first["ood"]:
-        lines += ["", f"Against unfamiliar data, by {first['scores']['epistemic']}"]
-        return "\n".join([*lines, *aligned(detection_table(first), left=2, indent="  ")])
+        return "\n".join([*lines, "", *against(first)])
     sets: dict[str, Any] = {}
     for run in runs.values():
         sets |= {ood: v for ood, v in run.metrics()["test"]["ood"].items() if ood not in sets}

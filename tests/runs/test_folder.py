@@ -20,7 +20,7 @@ from gemfi.model import Model
 from gemfi.runs import Run, RunSpec, evaluate_run, train_run, work
 from gemfi.runs import folder as folder_module
 from gemfi.runs import spec as spec_module
-from gemfi.runs.folder import FILES, METRICS, MODEL, RECORD, SUMMARY, begin, is_finished
+from gemfi.runs.folder import DETECTION, FILES, METRICS, MODEL, RECORD, SUMMARY, begin, is_finished
 from gemfi.scores import SCORES
 from gemfi.training.checks import check_run
 from gemfi.training.run_dir import CHECKPOINT, LOCK, LOG
@@ -74,12 +74,16 @@ def test_the_numbers_are_those_of_evaluation(finished: Path) -> None:
 def test_the_summary_shows_the_numbers(finished: Path) -> None:
     text = (finished / SUMMARY).read_text()
     numbers = json.loads((finished / METRICS).read_text())
+    rows = [line.split() for line in text.splitlines()]
     assert text.startswith("# gem-fi on two-moons\n")
     for section in (numbers["validation"], numbers["test"]):
-        assert f"| {section['id']['accuracy']:.2f} | {section['id']['nll']:.3f} |" in text
+        inside = section["id"]
+        assert [f"{inside['accuracy']:.2f}", f"{inside['nll']:.3f}"] in [row[:2] for row in rows]
         for entry in section["ood"].values():
-            assert f"| {entry['split']} | {entry['role']} | 500 |" in text
-    assert f"| {numbers['test']['ood']['cluster']['by_score']['vacuity']['auroc']:.2f} |" in text
+            values = [f"{entry['epistemic'][name]:.2f}" for name in DETECTION]
+            assert [entry["split"], entry["role"], "500", *values] in rows
+    vacuity = numbers["test"]["ood"]["cluster"]["by_score"]["vacuity"]
+    assert ["vacuity", *(f"{vacuity[name]:.2f}" for name in DETECTION)] in rows
     assert "sum over classes ×100" in text
     assert "Differential entropy can be inverted for the GEM methods" in text
 
@@ -277,7 +281,7 @@ def test_sets_that_are_not_here_are_named(tmp_path: Path) -> None:
     numbers = run.metrics()
     assert numbers["test"]["absent"] == ["ring"]
     text = (tmp_path / "run" / SUMMARY).read_text()
-    assert "Not here, so not measured: ring." in text
+    assert "OOD sets that are not here: ring\n" in text
     assert "somewhere" not in text + json.dumps(numbers)
     assert numbers["test"]["ood"].keys() == {"cluster"}
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gemfi._config import from_plain
-from gemfi._text import (
-    aligned,
-    conventions,
-    duration,
-    markdown_table,
-    number,
-    percent_or_nats,
-)
+from gemfi._text import aligned, conventions, duration, number, percent_or_nats
 from gemfi.data import Task
 from gemfi.diagnosis import Health
 from gemfi.errors import CheckpointError, InputError
@@ -51,69 +44,60 @@ def terminal(run: Run, metrics: Mapping[str, Any]) -> str:
     """What `gemfi train` prints at the end: training and validation."""
     section = metrics["validation"]
     lines = [_trained(run), "", f"Validation data, {_count(section['id']['n'], 'sample')}"]
-    lines += aligned(_classification(section), left=0, indent="  ")
-    if section["ood"]:
-        lines += ["", f"Against unfamiliar data for tuning, by {section['scores']['epistemic']}"]
-        lines += aligned(detection_table(section), left=2, indent="  ")
-    if section["absent"]:
-        lines += ["", f"OOD sets that are not here: {', '.join(section['absent'])}"]
-    lines += ["", conventions([section])]
+    lines += [*_section(section), "", conventions([section])]
     if "health" in metrics:
         lines += ["", _health(run, metrics).brief()]
     return "\n".join(lines)
+
+
+def markdown(run: Run, metrics: Mapping[str, Any]) -> str:
+    """The contents of `summary.md`: headings, and below them what a terminal shows."""
+    spec = run.spec
+    sections = {name: metrics[name] for name in ("validation", "test") if name in metrics}
+    lines = [f"# {spec.method} on {spec.task}", "", f"{headline(run.record)}.", "", _trained(run)]
+    for name, section in sections.items():
+        title = f"{name.capitalize()}: {section['id']['split']} (n {section['id']['n']:,})"
+        shown = "\n".join(_section(section))
+        scores = every_score(section) if name == "test" else ""
+        lines += _fenced(title, f"{shown}\n\n{scores}" if scores else shown)
+        if name == "validation" and "health" in metrics:
+            lines += _fenced(*_health(run, metrics).text().split("\n", 1))
+    files = ", ".join(f"`{name}`" for name in FILES)
+    return "\n".join([*lines, "", conventions(sections.values()), "", f"Files: {files}.", ""])
+
+
+def _fenced(title: str, text: str) -> list[str]:
+    return ["", f"## {title}", "", "```text", text, "```"]
+
+
+def _section(section: Mapping[str, Any]) -> list[str]:
+    values = [percent_or_nats(name, section["id"][name]) for name in CLASSIFICATION]
+    lines = aligned([list(CLASSIFICATION.values()), values], left=0, indent="  ")
+    if section["ood"]:
+        lines += ["", *against(section)]
+    if section["absent"]:
+        lines += ["", f"OOD sets that are not here: {', '.join(section['absent'])}"]
+    return lines
+
+
+def against(section: Mapping[str, Any]) -> list[str]:
+    """A row for each OOD set, by the epistemic score."""
+    rows = [
+        [entry["split"], entry["role"], f"{entry['n']:,}", *_cells(entry["epistemic"])]
+        for entry in section["ood"].values()
+    ]
+    table = [["set", "role", "n", *DETECTION.values()], *rows]
+    title = f"Against unfamiliar data, by {section['scores']['epistemic']}"
+    return [title, *aligned(table, left=2, indent="  ")]
 
 
 def every_score(section: Mapping[str, Any]) -> str:
     """For each OOD set, every score that the method's belief allows, and every detector."""
     blocks = []
     for entry in section["ood"].values():
-        tables = [aligned(table, indent="  ") for table in _score_tables(entry, section["scores"])]
-        blocks.append("\n".join([set_title(entry), *tables[0], *_spaced(tables[1:])]))
+        tables = ["\n".join(aligned(table, indent="  ")) for table in _score_tables(entry, section)]
+        blocks.append(f"{set_title(entry)}\n" + "\n\n".join(tables))
     return "\n\n".join([*blocks, *_notes(section)])
-
-
-def markdown(run: Run, metrics: Mapping[str, Any]) -> str:
-    """The contents of `summary.md`."""
-    spec = run.spec
-    sections = {name: metrics[name] for name in ("validation", "test") if name in metrics}
-    lines = [f"# {spec.method} on {spec.task}", "", f"{headline(run.record)}.", "", _trained(run)]
-    for name, section in sections.items():
-        lines += ["", *_markdown_section(name, section)]
-        if name == "validation" and "health" in metrics:
-            lines += ["", *_markdown_health(_health(run, metrics))]
-    files = ", ".join(f"`{name}`" for name in FILES)
-    return "\n".join([*lines, "", conventions(sections.values()), "", f"Files: {files}.", ""])
-
-
-def _markdown_section(name: str, section: Mapping[str, Any]) -> list[str]:
-    inside = section["id"]
-    lines = [f"## {name.capitalize()}: {inside['split']} (n {inside['n']:,})", ""]
-    lines += markdown_table(_classification(section), left=0)
-    if section["ood"]:
-        lines += ["", f"By the epistemic score, `{section['scores']['epistemic']}`:", ""]
-        lines += markdown_table(detection_table(section), left=2)
-    if section["absent"]:
-        lines += ["", f"Not here, so not measured: {', '.join(section['absent'])}."]
-    if name == "test":
-        for entry in section["ood"].values():
-            lines += ["", f"### {set_title(entry)}"]
-            lines += _spaced(map(markdown_table, _score_tables(entry, section["scores"])))
-        lines += _spaced([note] for note in _notes(section))
-    return lines
-
-
-def _markdown_health(health: Health) -> list[str]:
-    rows = [["", "finding", "value", "limit", "meaning"]]
-    for finding in health.findings:
-        meaning = finding.meaning.replace("|", "\\|")
-        rows.append([finding.mark, finding.name, finding.shown, finding.limit, meaning])
-    lines = [f"## {health.title()}", "", *markdown_table(rows, left=5)]
-    for finding in health.warnings:
-        lines += ["", f"Remedy for {finding.name}: {finding.remedy}."]
-    if health.skipped:
-        reasons = (f"{', '.join(names)} ({why})" for why, names in health.reasons().items())
-        lines += ["", f"Not measured: {'; '.join(reasons)}."]
-    return lines
 
 
 def _health(run: Run, metrics: Mapping[str, Any]) -> Health:
@@ -141,25 +125,11 @@ def set_title(entry: Mapping[str, Any]) -> str:
     return f"{entry['split']} ({entry['role']}, n {entry['n']:,})"
 
 
-def detection_table(section: Mapping[str, Any]) -> Table:
-    """A row for each OOD set, by the epistemic score."""
-    rows = [
-        [entry["split"], entry["role"], f"{entry['n']:,}", *_cells(entry["epistemic"])]
-        for entry in section["ood"].values()
-    ]
-    return [["set", "role", "n", *DETECTION.values()], *rows]
-
-
-def _classification(section: Mapping[str, Any]) -> Table:
-    values = [percent_or_nats(name, section["id"][name]) for name in CLASSIFICATION]
-    return [list(CLASSIFICATION.values()), values]
-
-
-def _score_tables(entry: Mapping[str, Any], named: Mapping[str, str]) -> list[Table]:
+def _score_tables(entry: Mapping[str, Any], section: Mapping[str, Any]) -> list[Table]:
     """Every score of an OOD set, the method's own two marked; and every post-hoc detector."""
     scores: Table = [["score", *DETECTION.values()]]
     for score, values in entry["by_score"].items():
-        kinds = ", ".join(kind for kind, own in named.items() if own == score)
+        kinds = ", ".join(kind for kind, own in section["scores"].items() if own == score)
         scores.append([f"{score} ({kinds})" if kinds else score, *_cells(values)])
     detectors = [[name, *_cells(values)] for name, values in entry.get("by_detector", {}).items()]
     return [scores, [["detector", *DETECTION.values()], *detectors]] if detectors else [scores]
@@ -178,11 +148,6 @@ def _notes(section: Mapping[str, Any]) -> list[str]:
         for name, entry in section.get("detectors", {}).items()
         for note in entry["notes"]
     ]
-
-
-def _spaced(tables: Iterable[Sequence[str]]) -> list[str]:
-    """Tables with an empty line before each."""
-    return [line for table in tables for line in ("", *table)]
 
 
 def _count(count: int, what: str) -> str:
