@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gemfi_bench.choice import chosen
-from gemfi_bench.claims.ledger import Claim, Test
+from gemfi_bench.claims.ledger import OURS, Claim, Test, Tests
 from gemfi_bench.claims.numbers import Measured, Number, gap, level, measured, on_sets
 from gemfi_bench.grid import ABLATION, ABLATION_OURS, FULL, MAIN
 from gemfi_bench.results import Results
@@ -18,7 +18,9 @@ from gemfi_bench.style import method_label
 from gemfi_bench.tables.labels import ABLATION_LABELS, OUTLIER_LABELS
 from gemfi_bench.tabular import Better
 from gemfi_bench.unavailable import Unavailable
+from gemfi_bench.words import one_line, read_words
 
+_WORDS = read_words("claims")
 _METRICS = {"aupr_id": "AUPR", "aupr_ood": "AUPR (OOD positive)", "auroc": "AUROC"}
 
 
@@ -38,14 +40,19 @@ class GridRow(NamedTuple):
         return OUTLIER_LABELS[self.name] if "+" in self.name else method_label(self.name)
 
 
+def claim(name: str, tests: Tests, **values: object) -> Claim:
+    """A claim with what `words.toml` says of it, its braces filled with `values`."""
+    words = _WORDS[name]
+    statistic = one_line(words["statistic"], **_WORDS["shared"], **values)
+    return Claim(name, words["text"], words.get("where", OURS), statistic, tests)
+
+
 def both(
     name: str,
-    text: str,
-    where: str,
-    statistic: str,
     tests: Callable[[GridRow, Results], list[Test]],
     *,
     ablation: bool = False,
+    **values: object,
 ) -> list[Claim]:
     """A claim under our settings and under the paper's; `tests` is given the row of GEM-FI.
 
@@ -53,12 +60,13 @@ def both(
     GEM-FI.
     """
     ours = GridRow(FULL, ABLATION_OURS) if ablation else GridRow("gem-fi")
-    around = f"{statistic}; the ablation of our settings" if ablation else statistic
-    papers = GridRow(FULL, ABLATION)
-    theirs = f"{statistic}; at the learning rate of our settings"
+    here = claim(name, partial(tests, ours), **values)
+    theirs = f"{here.statistic}; at the learning rate of our settings"
+    around = f"{here.statistic}; the ablation of our settings" if ablation else here.statistic
+    papers = partial(tests, GridRow(FULL, ABLATION))
     return [
-        Claim(name, text, where, around, partial(tests, ours)),
-        Claim(f"{name} (the paper's settings)", text, where, theirs, partial(tests, papers)),
+        replace(here, statistic=around),
+        replace(here, name=f"{name} (the paper's settings)", statistic=theirs, tests=papers),
     ]
 
 
