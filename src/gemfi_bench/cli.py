@@ -20,7 +20,7 @@ from gemfi._files import runs_root, write_atomically
 from gemfi._text import UNDEFINED, WIDTH, aligned, duration, number
 from gemfi.cli.options import Device
 from gemfi.errors import InputError
-from gemfi_bench.estimate import Countdown, estimate, jobs_of
+from gemfi_bench.estimate import estimate, jobs_of, seconds_left
 from gemfi_bench.grid import RATES, Cell
 from gemfi_bench.manifest import is_kept
 from gemfi_bench.overhead import keep_overhead
@@ -176,8 +176,7 @@ def _plan(work: Bench, cells: Sequence[Cell]) -> str:
     records = work.done()
     first = {cell.key: cell for cell in reversed(cells)}  # key -> the first cell of it
     missing = [cell for key, cell in first.items() if key not in records]
-    estimated = estimate(work, missing, progress=None)
-    seconds = {cell.key: time_left for cell, time_left in estimated.cells}
+    seconds = estimate(work, missing, progress=None)
     rows: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         rows.setdefault(_label(cell), []).append(cell)
@@ -197,7 +196,7 @@ def _plan(work: Bench, cells: Sequence[Cell]) -> str:
     rule = "─" * max(map(len, [head, *body]))
     threads = torch.get_num_threads()
     to_do = (
-        f"To do: {_runs(len(missing))}, about {duration(estimated.total_seconds)} with {threads} "
+        f"To do: {_runs(len(missing))}, about {duration(sum(seconds.values()))} with {threads} "
         f"{'thread' if threads == 1 else 'threads'}."
     )
     end = to_do if missing else "Nothing is to be done."
@@ -291,14 +290,14 @@ class _Teller:
     def __init__(self, work: Bench, cells: Sequence[Cell], only: Only) -> None:
         self.work, self.only = work, only
         self.columns = _columns(work.protocol)
-        self.countdown = Countdown(jobs_of(work, cells))
-        self.wide = 2 * len(str(len(self.countdown.jobs))) + 1
+        self.jobs = {job.cell.key: job for job in jobs_of(work, cells)}
+        self.wide = 2 * len(str(len(self.jobs))) + 1
         self.begin = time.perf_counter()
 
     def begins(self) -> None:
         """What there is to do, and what the lines will say."""
-        total = len(self.countdown.jobs)
-        missing = len(self.countdown.jobs.keys() - self.work.done().keys())
+        total = len(self.jobs)
+        missing = len(self.jobs.keys() - self.work.done().keys())
         print("\n".join(_headline(self.work, total, missing)), flush=True)
         if missing:
             names = [column.name for column in self.columns]
@@ -314,7 +313,10 @@ class _Teller:
             return
         records = self.work.done()
         run = records[event.cell.key]
-        left = self._countdown(event.cell).left(records)
+        if event.cell.key not in self.jobs:  # a learning rate that was chosen makes other runs
+            cells = [cell for cell in self.work.plan() if self.only(cell)]
+            self.jobs = {job.cell.key: job for job in jobs_of(self.work, cells)}
+        left = seconds_left(self.jobs.values(), records)
         times = [
             duration(event.seconds),
             duration(time.perf_counter() - self.begin),
@@ -323,13 +325,6 @@ class _Teller:
         numbers = [number(column.pick(run), column.digits) for column in self.columns]
         counted = f"{event.done}/{event.total}"
         print(self._line(counted, times, numbers, event.cell.title), flush=True)
-
-    def _countdown(self, cell: Cell) -> Countdown:
-        """Of the grid as it is now: a learning rate that was chosen makes other runs of it."""
-        if cell.key not in self.countdown.jobs:
-            cells = [cell for cell in self.work.plan() if self.only(cell)]
-            self.countdown = Countdown(jobs_of(self.work, cells))
-        return self.countdown
 
     def ends(self) -> None:
         """How long it took, and whether the protocol has more to do."""

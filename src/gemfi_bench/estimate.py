@@ -10,7 +10,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -37,43 +36,23 @@ class Pace(NamedTuple):
     input: float
 
 
-@dataclass(frozen=True)
-class Job:
-    """A cell with what its time depends on.
-
-    Attributes:
-        cell: what is run.
-        method: its method, its network and its batches.
-        steps: of training; of an assembled ensemble the share of the members that were lost.
-        inputs: of all sets that are evaluated.
-    """
+class Job(NamedTuple):
+    """A cell with what its time depends on."""
 
     cell: Cell
-    method: str
-    steps: float
-    inputs: int
+    method: str  # its method, its network and its batches
+    steps: float  # of training; of an assembled ensemble the share of the members that were lost
+    inputs: int  # of all sets that are evaluated
 
     def seconds(self, pace: Pace) -> float:
         """How long it takes at a pace."""
         return pace.step * self.steps + pace.input * self.inputs
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Cells that are to be done, each with its seconds."""
-
-    cells: tuple[tuple[Cell, float], ...]
-
-    @property
-    def total_seconds(self) -> float:
-        """Of all the cells, one after the other."""
-        return sum(seconds for _, seconds in self.cells)
-
-
 def estimate(
     bench: Bench, cells: Sequence[Cell] | None = None, *, progress: bool | None = False
-) -> Estimate:
-    """The time that a bench needs in this process; nothing is written.
+) -> dict[str, float]:
+    """Key of a cell -> the seconds that it needs in this process; nothing is written.
 
     Args:
         bench: whose data are at hand.
@@ -88,27 +67,20 @@ def estimate(
     with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
         for method, spec in bar:
             paces[method] = timed_pace(spec, bench.task)
-    return Estimate(tuple((job.cell, job.seconds(paces[job.method])) for job in jobs))
+    return {job.cell.key: job.seconds(paces[job.method]) for job in jobs}
 
 
-class Countdown:
-    """What is left of some jobs, from the records alone: quick enough to ask after every run."""
+def seconds_left(jobs: Iterable[Job], records: Mapping[str, RunRecord]) -> float | None:
+    """Of jobs that have no record yet, from the records alone; None without any.
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self.jobs = {job.cell.key: job for job in jobs}
-
-    def left(self, records: Mapping[str, RunRecord]) -> float | None:
-        """Seconds; a method without a record is taken to be as quick as the others.
-
-        Args:
-            records: by key, as `RecordFile.read` returns them; None is returned without any.
-        """
-        paces = recorded_paces(records.values())
-        if not paces:
-            return None
-        usual = _median(paces.values())
-        missing = (job for key, job in self.jobs.items() if key not in records)
-        return sum(job.seconds(paces.get(job.method, usual)) for job in missing)
+    A method without a record is taken to be as quick as the others.
+    """
+    paces = recorded_paces(records.values())
+    if not paces:
+        return None
+    usual = _median(paces.values())
+    missing = (job for job in jobs if job.cell.key not in records)
+    return sum(job.seconds(paces.get(job.method, usual)) for job in missing)
 
 
 def jobs_of(bench: Bench, cells: Iterable[Cell]) -> list[Job]:

@@ -2,6 +2,7 @@
 
 A trial is a budget, a variant and a seed. It trains, looks at validation and OOD-validation data
 and at nothing else, and appends one line to the records; a trial that is there is not run again.
+Budgets and variants are in `trials.toml`.
 
     python -m gemfi_bench.trials digits --variants softmax gem-fi --seeds 0 1 2
     python -m gemfi_bench.trials cifar10-small
@@ -16,8 +17,9 @@ import os
 import statistics
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,39 +51,10 @@ class Budget:
 
     task: str
     backbone: str
-    options: Mapping[str, Any]
     train: TrainConfig
+    options: Mapping[str, Any] = field(default_factory=dict)
     images: int | None = None  # of the training split; None for all
     held: tuple[int, ...] = ()  # classes kept out of training, which become the OOD data
-
-
-_MNIST = TrainConfig(epochs=5, batch_size=128, learning_rate=1e-3)
-_CIFAR = TrainConfig(
-    epochs=10,
-    batch_size=128,
-    learning_rate=4e-3,
-    schedule="one-cycle",
-    weight_decay=0.05,
-    augmentation=AUGMENTATIONS["standard"],
-)
-_CONVNET = {"size": 8, "channels": 32}
-_TOY = TrainConfig(epochs=40, batch_size=64, learning_rate=2e-3)
-BUDGETS = {
-    "digits": Budget(
-        "digits", "convnet", _CONVNET, TrainConfig(epochs=20, batch_size=32, learning_rate=5e-3)
-    ),
-    "two-moons": Budget("two-moons", "mlp", {"in_features": 2, "width": 64}, _TOY),
-    "line": Budget("line", "mlp", {"in_features": 1, "width": 64}, replace(_TOY, epochs=60)),
-    "mnist-small": Budget("mnist", "convnet", {}, replace(_MNIST, epochs=3), 12_000),
-    "mnist": Budget("mnist", "convnet", {}, _MNIST),
-    "cifar10-small": Budget("cifar10", "resnet18", {"width": 8}, replace(_CIFAR, epochs=8), 15_000),
-    "cifar10": Budget("cifar10", "resnet18", {"width": 16}, _CIFAR),
-}
-BUDGETS |= {
-    f"digits-without-{a}{b}": replace(BUDGETS["digits"], held=(a, b))
-    for a, b in ((0, 1), (2, 3), (4, 5), (3, 6))
-}
-BUDGETS["cifar10-small-without-39"] = replace(BUDGETS["cifar10-small"], held=(3, 9))
 
 
 class Data(NamedTuple):
@@ -127,62 +100,18 @@ class Variant:
     spectral: bool = False  # keep the backbone's spectral normalisation
 
 
-_VOS = "outliers.kind=vos outliers.ratio=0.3 outliers.scrambled=0"
-_STRONG = "outlier_weight=0.1"  # the weight that the paper names for VOS
-_GEM_FI = {
-    "gem-fi": "",
-    "no-scrambled": "outliers.scrambled=0",
-    "no-halo": "outliers.kind=scrambled",
-    "vos": _VOS,
-    "no-outliers": "outliers.kind=none",
-    "gate-prob": "gate=prob",
-    "gate-logit": "gate=logit",
-    "one-head": "num_components=1",
-    "one-head-squared": "num_components=1 loss=squared",
-    "no-fi": "fi_reg_weight=0 fi_mod_strength=0",
-    "unc": "unc_weight=0.1",
-    "unc-out": "unc_weight=0.1 unc_id=0 unc_outlier=1",
-    "no-kl": "kl_weight=0",
-    "kl-5": "kl_weight=0.00001",
-    "kl-3": "kl_weight=0.001",
-    "kl-2": "kl_weight=0.01",
-    "unit": "feature_space=unit",
-    "unit-paper-heads": "feature_space=unit sizes=paper",
-    "raw-paper-heads": "sizes=paper",
-    "no-pi-entropy": "pi_entropy=0",
-    "ebm-0.1": "ebm_weight=0.1",
-    "ebm-0.3": "ebm_weight=0.3",
-    "ebm-1": "ebm_weight=1",
-    "scrambled-0.15": "outliers.scrambled=0.15",
-    "scrambled-0.5": "outliers.scrambled=0.5",
-    "far-2": "outliers.far=2",
-    "near-0.25": "outliers.near=0.25",
-    "fi-1": "fi_reg_weight=1 fi_mod_strength=1",
-    "no-fi-no-pi-entropy": "fi_reg_weight=0 fi_mod_strength=0 pi_entropy=0",
-}
-VARIANTS: dict[str, Variant] = {
-    **{name: Variant(name) for name in ("softmax", "edl", "re-edl", "daedl")},
-    **{
-        f"edl-{risk}-{weight}": Variant("edl", f"risk={risk} kl_weight={weight}")
-        for risk in ("mse", "log", "digamma")
-        for weight in (1, 0.1, 0.01)
-    },
-    **{
-        f"{method}-{kind}": Variant(method, f"{outliers} {_STRONG}")
-        for method in ("edl", "re-edl", "daedl")
-        for kind, outliers in (("vos", _VOS), ("halo", "outliers.kind=halo"))
-    },
-    "gem-core": Variant("gem-core"),
-    "gem-mix": Variant("gem-mix"),
-    "core-squared": Variant("gem-core", "loss=squared"),
-    **{name: Variant("gem-fi", changes) for name, changes in _GEM_FI.items()},
-    "sn": Variant("gem-fi", "sn=true", spectral=True),
-    "paper-core": Variant("gem-core", paper=True),
-    "paper-mix": Variant("gem-mix", paper=True),
-    "paper-fi": Variant("gem-fi", paper=True),
-    "paper-fi-sn": Variant("gem-fi", paper=True, spectral=True),
-}
-"""Those of today; docs/records has trials of options that are gone."""
+_READ = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+VARIANTS = {name: Variant(**plain) for name, plain in _READ["variants"].items()}
+
+
+def _budget(plain: Mapping[str, Any]) -> Budget:
+    augmentation = AUGMENTATIONS[plain.get("augmentation", "none")]
+    train = TrainConfig(**plain["train"], augmentation=augmentation)
+    rest = {name: value for name, value in plain.items() if name != "augmentation"}
+    return Budget(**rest | {"train": train, "held": tuple(plain.get("held", ()))})
+
+
+BUDGETS = {name: _budget(plain) for name, plain in _READ["budgets"].items()}
 
 
 def build(budget: Budget, variant: Variant, task: Task, seed: int) -> Model:

@@ -12,7 +12,7 @@ import torch
 
 from gemfi.data import TASKS, Task
 from gemfi_bench import estimate as module
-from gemfi_bench.estimate import Countdown, Estimate, Pace, estimate, jobs_of, recorded_paces
+from gemfi_bench.estimate import Pace, estimate, jobs_of, recorded_paces, seconds_left
 from gemfi_bench.grid import Cell
 from gemfi_bench.protocol import Contestant, Network, Protocol, Rates, Shift, Sweeps
 from gemfi_bench.record_file import RunRecord
@@ -108,8 +108,8 @@ def test_training_goes_by_its_steps(bench: Bench, planned: list[Cell]) -> None:
     longer = replace(cell, spec=replace(cell.spec, train=replace(cell.spec.train, epochs=30)))
     (job,) = jobs_of(bench, [cell])
     assert job.steps == 8 * 3 == 24  # 759 digits in batches of 100, thrice
-    assert estimate(bench, [cell]).total_seconds == pytest.approx(6.0)
-    assert estimate(bench, [longer]).total_seconds == pytest.approx(60.0)
+    assert estimate(bench, [cell]) == {cell.key: pytest.approx(6.0)}
+    assert estimate(bench, [longer]) == {longer.key: pytest.approx(60.0)}
 
 
 @pytest.mark.parametrize(
@@ -145,18 +145,17 @@ def test_an_assembled_ensemble_trains_its_lost_members_alone(
 def test_a_countdown_takes_other_methods_for_what_it_does_not_know(
     bench: Bench, planned: list[Cell]
 ) -> None:
-    jobs = jobs_of(bench, planned)
-    countdown = Countdown(jobs)
-    assert countdown.left({}) is None
+    jobs = list({job.cell.key: job for job in jobs_of(bench, planned)}.values())
+    assert seconds_left(jobs, {}) is None
     known = [cell for cell in planned if cell.spec.method in {"softmax", "daedl"}]
     done = {cell.key: record(cell, 2.4, 0.5) for cell in known if cell.spec.method == "softmax"}
     done |= {cell.key: record(cell, 7.2, 1.5) for cell in known if cell.spec.method == "daedl"}
     left = {job.cell.key: job for job in jobs if job.cell.key not in done}
     usual = Pace((0.1 + 0.3) / 2, (0.0005 + 0.0015) / 2)
     expected = sum(job.seconds(usual) for job in left.values())
-    assert countdown.left(done) == pytest.approx(expected)
+    assert seconds_left(jobs, done) == pytest.approx(expected)
     every = {cell.key: record(cell, 1.0, 1.0) for cell in planned}
-    assert countdown.left(every) == 0.0
+    assert seconds_left(jobs, every) == 0.0
 
 
 # -- by the clock ---------------------------------------------------------------------------------
@@ -175,13 +174,12 @@ def test_what_has_no_record_is_timed_once_a_method(
     monkeypatch.setattr(module, "timed_pace", timed_pace)
     found = estimate(bench)
     assert sorted(asked) == ["daedl", "ensemble", "gem-fi", "softmax"]
-    assert [cell.key for cell, _ in found.cells] == [cell.key for cell in planned]
-    assert found.total_seconds == pytest.approx(sum(seconds for _, seconds in found.cells))
+    assert list(found) == [cell.key for cell in planned]
     assert not bench.folder.exists()
     tuned = sum(len(split) for split in bench.task.ood_validation.values())
     outside = tuned + sum(len(split) for split in bench.task.ood_test.values())
     brief, main = 759 + 126, 759 + 126 + 253 + outside + 2 * 2 * 40
-    seconds = {cell.title: spent for cell, spent in found.cells}
+    seconds = {cell.title: found[cell.key] for cell in planned}
     expected = {
         "rates/gem-fi at 0.01 seed 0": 24 * 0.5 + brief / 1000,
         "methods/gem-fi seed 1": 24 * 0.5 + main / 1000,
@@ -214,15 +212,13 @@ def test_records_come_before_the_clock(
         return Pace(step=0.001, input=0.001)
 
     monkeypatch.setattr(module, "timed_pace", timed_pace)
-    found = {cell.title: seconds for cell, seconds in estimate(bench).cells}
-    assert found["methods/gem-fi seed 1"] == pytest.approx(4.8)
+    assert estimate(bench)[gem[1].key] == pytest.approx(4.8)
     assert sorted(asked) == ["daedl", "ensemble", "softmax"]
 
 
 def test_nothing_to_do_takes_no_time(bench: Bench, planned: list[Cell]) -> None:
     keep(bench, *(record(cell, 1.0, 1.0) for cell in planned))
-    assert estimate(bench) == Estimate(())
-    assert estimate(bench).total_seconds == 0
+    assert estimate(bench) == {}
 
 
 @pytest.mark.parametrize("row", ["softmax", "ensemble", "gem-fi"])

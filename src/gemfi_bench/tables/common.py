@@ -33,9 +33,9 @@ KINDS: Final = {"aleatoric": "Alea.", "epistemic": "Epis."}
 RESAMPLES: Final = 200
 """Enough for the ends of an interval of 95 %, and a twentieth of a second for 10,000 inputs."""
 
-_WORDS: Final = read_words("tables")
+WORDS: Final = read_words("tables")
 _SHARED: Final = {
-    name: one_line(text, resamples=RESAMPLES) for name, text in _WORDS["shared"].items()
+    name: one_line(text, resamples=RESAMPLES) for name, text in WORDS["shared"].items()
 }
 INTERVALS: Final = _SHARED["intervals"]
 PAPER_SETTINGS: Final = "GEM-FI (paper's settings)"
@@ -300,7 +300,7 @@ def worded_table(
 
     `more` are further notes, `values` what stands in the braces; empty notes are left out.
     """
-    words = _WORDS[label]
+    words = WORDS[label]
     notes = [one_line(note, **_SHARED, **values) for note in words["notes"]]
     stub = words.get("stub", "Method")
     kept = tuple(filter(None, [*notes, *more]))

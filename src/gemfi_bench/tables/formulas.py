@@ -16,46 +16,14 @@ from gemfi.methods.gem_paper import as_paper
 from gemfi.runs import RunSpec
 from gemfi_bench.grid import ABLATION, FULL, MAIN
 from gemfi_bench.results import Results
-from gemfi_bench.tables.common import NOT_RUN, PAPER_SETTINGS, Source, short, worded_table
+from gemfi_bench.tables.common import NOT_RUN, PAPER_SETTINGS, WORDS, Source, short, worded_table
 from gemfi_bench.tabular import Column, Row, Table
 from gemfi_bench.unavailable import Unavailable
 
 # -- symbols --------------------------------------------------------------------------------------
 
-_GEM, _PAPER = "methods.gem.GEMConfig", "methods.gem_paper.PaperConfig"
-SYMBOLS: Final = (
-    ("x, y, C", "input, class label and number of classes", "data.Split, data.Task"),
-    ("z = f(x)", "features of the shared backbone", "model.Model.embed"),
-    ("u_c, u_c of head k", "logits of one head, or of each, divided by the temperature T",
-     "belief.Belief.logits, methods.gem_modules.Parts.logits"),
-    ("α_c, α_c of head k", "Dirichlet concentration",
-     "methods.gem_modules.Parts.log_alpha, dirichlet.log_concentration"),
-    ("p_c, p_c of head k", "predictive mean before the gate", "belief.Belief.log_p"),
-    ("α0, α0 of head k", "total concentration; ρ is not part of it",
-     "belief.Belief.log_evidence, belief.Belief.log_total_evidence"),
-    ("E(z)", "learned energy, high off the support", "belief.Belief.energy"),
-    ("s (scalar)", "σ(E), what router and gate see beside z", "methods.gem.GEM.parts"),
-    ("s_c", "gate: the paper's for each class, on probabilities; ours σ(−E), on the evidence",
-     f"belief.Belief.log_gate, {_PAPER}.gate"),
-    ("ρ(z)", "density scaler of the evidence", "belief.Belief.log_rho, density.DensityScaler"),
-    ("π_k", "weights of the router", "belief.Belief.log_weight"),
-    ("π_k before modulation", "softmax of the router; changed in training only",
-     "losses.fisher_modulation"),
-    ("p_mix", "mean of the mixture before the gate", "dirichlet.log_mixture"),
-    ("p (final)", "predictive distribution, gated and renormalised", "belief.Belief.log_probs"),
-    ("FI_k", "Fisher proxy of head k", "dirichlet.fisher_proxy"),
-    ("T", "temperature of the heads, which the paper's list omits", f"{_PAPER}.temperature"),
-    ("λ_KL", "weight of the KL to the uniform Dirichlet", f"{_GEM}.kl_weight"),
-    ("λ_FI", "weight of the Fisher penalty, strength of the modulation",
-     f"{_GEM}.fi_reg_weight, {_GEM}.fi_mod_strength"),
-    ("λ_EBM, m", "weight of the energy's term, and its margin",
-     f"{_GEM}.ebm_weight, {_PAPER}.ebm_margin"),
-    ("λ_UNC, β_id, β_ood", "weights of the entropy terms",
-     f"{_PAPER}.unc_weight, {_PAPER}.unc_id, {_PAPER}.unc_outlier"),
-    ("τ, ε", "clip of the logits, floor of α", "methods.gem.CLIP, methods.gem.LOG_EPSILON"),
-)  # fmt: skip
-"""Symbol without hats, meaning, and where it is below `gemfi`: those of the paper's list in its
-order, then others that the text uses."""
+SYMBOLS: Final = tuple(map(tuple, WORDS["notation-summary"]["symbols"]))
+"""Symbol, meaning, and where it is below `gemfi`."""
 
 
 def notation(_results: Results) -> Table:
