@@ -6,6 +6,7 @@ Any module does; these carry `num_features`, so that a model can be built withou
 from gemfi.backbones.attached import Attached, find_classifier, is_hugging_face
 from gemfi.backbones.networks import MLP, VGG16, ConvNet, Identity, ResNet18, resnet18, vgg16
 from gemfi.backbones.registry import BACKBONES, Blueprint, find_backbone, input_options, parameters
+from gemfi.backbones.whitenet import WhiteNet, whitenet
 from gemfi.backbones.wrappers import Frozen, Stack, Tokens, cannot_learn, is_frozen, tokens_of
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ResNet18",
     "Stack",
     "Tokens",
+    "WhiteNet",
     "cannot_learn",
     "find_backbone",
     "find_classifier",
@@ -30,4 +32,5 @@ __all__ = [
     "resnet18",
     "tokens_of",
     "vgg16",
+    "whitenet",
 ]

@@ -1,4 +1,4 @@
-"""The networks that are built by name: three for square images, two for rows of numbers."""
+"""The networks that are built by name: four for square images, two for rows of numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,56 @@ Shortcut = Literal["pool", "project"]
 _VGG_STAGES = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))  # channels in units of the width
 
 
-class ConvNet(nn.Module):
+class ImageNetwork(nn.Module):
+    """A network for square images: maps of several stages, then features of the last of them.
+
+    Subclasses set `input`, `num_features` and `num_taps`, and have `maps` and `pool`.
+    """
+
+    input: tuple[int, int]
+    num_features: int
+    num_taps: int
+
+    def __init__(self, in_channels: int, size: int, least: int, dropout: float) -> None:
+        super().__init__()
+        self.name = type(self).__name__.lower()
+        _at_least(self.name, least, size=size)
+        _at_least(self.name, 1, in_channels=in_channels)
+        self.input = (in_channels, size)
+        self.dropout = nn.Dropout(dropout)
+
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """The maps (B, channels, height, width) of every stage."""
+        raise NotImplementedError
+
+    def pool(self, last: Tensor) -> Tensor:
+        """Features (B, D) of the maps of the last stage."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in_channels, size, size) to (B, num_features)."""
+        return self._features(self.maps(_checked_images(x, self.name, *self.input))[-1])
+
+    def tapped(self, x: Tensor) -> Tensor:
+        """Features with what the stages say: (B, num_features + num_taps).
+
+        Taps are the mean and the standard deviation of each channel, of unit norm for a stage.
+        """
+        maps = self.maps(_checked_images(x, self.name, *self.input))
+        return torch.cat([self._features(maps[-1]), *map(summary, maps)], dim=1)
+
+    def _features(self, last: Tensor) -> Tensor:
+        return self.dropout(self.pool(last))  # type: ignore[no-any-return]
+
+
+def summary(maps: Tensor) -> Tensor:
+    """Mean and standard deviation of each channel of (B, C, H, W), of unit norm: (B, 2·C)."""
+    maps = maps.float()
+    std, mean = torch.std_mean(maps, dim=(2, 3), correction=0)
+    return functional.normalize(torch.cat([mean, std], dim=1), dim=1)
+
+
+class ConvNet(ImageNetwork):
     """The MNIST network of GEM, DAEDL, I-EDL and PostNet: three 5×5 convolutions with 2×2 pooling.
 
     A 28×28 image becomes 64·3·3 = 576 features, or as many as the last of the `hidden` linear
@@ -35,12 +84,10 @@ class ConvNet(nn.Module):
         dropout: float = 0.0,
         spectral: Spectral = OFF,
     ) -> None:
-        super().__init__()
-        _at_least("convnet", 8, size=size)  # it pools three times
-        _at_least("convnet", 1, in_channels=in_channels, channels=channels)
+        super().__init__(in_channels, size, 8, dropout)  # it pools three times
+        _at_least("convnet", 1, channels=channels)
         for width in hidden:
             _at_least("convnet", 1, hidden=width)
-        self.input = (in_channels, size)
         layers = ((in_channels, size), (channels, size // 2), (channels, size // 4))
         self.convs = nn.ModuleList(
             Conv2d(inputs, channels, 5, size=side, spectral=spectral) for inputs, side in layers
@@ -50,19 +97,23 @@ class ConvNet(nn.Module):
         self.hidden = nn.Sequential()
         for inputs, outputs in pairwise(flat):
             self.hidden += nn.Sequential(Linear(inputs, outputs, spectral=spectral), nn.ReLU())
-        self.dropout = nn.Dropout(dropout)
-        self.num_features = flat[-1]
+        self.num_features, self.num_taps = flat[-1], 2 * channels * len(layers)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, channels, size, size) to (B, num_features)."""
-        x = _checked_images(x, "convnet", *self.input)
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """What each of the three convolutions makes, pooled."""
+        maps = []
         for conv, bias in zip(self.convs, self.biases, strict=True):
             pooled = functional.max_pool2d(conv(x), 2)  # first, since it commutes with the rest
             x = functional.relu(pooled + bias[:, None, None])
-        return self.dropout(self.hidden(x.flatten(1)))  # type: ignore[no-any-return]
+            maps.append(x)
+        return maps
+
+    def pool(self, last: Tensor) -> Tensor:
+        """All of the last maps, through the hidden layers."""
+        return self.hidden(last.flatten(1))  # type: ignore[no-any-return]
 
 
-class VGG16(nn.Module):
+class VGG16(ImageNetwork):
     """Thirteen 3×3 convolutions with batch norm in five stages, each halved by 2×2 max pooling.
 
     `width` is the channels of the first stage (64 is the usual network), and a 32×32 image becomes
@@ -78,10 +129,8 @@ class VGG16(nn.Module):
         dropout: float = 0.0,
         spectral: Spectral = OFF,
     ) -> None:
-        super().__init__()
-        _at_least("vgg16", 32, size=size)  # it pools five times
-        _at_least("vgg16", 1, in_channels=in_channels, width=width)
-        self.input = (in_channels, size)
+        super().__init__(in_channels, size, 32, dropout)  # it pools five times
+        _at_least("vgg16", 1, width=width)
         self.stages = nn.ModuleList()
         channels = in_channels
         for factors in _VGG_STAGES:
@@ -92,18 +141,23 @@ class VGG16(nn.Module):
                 layers += [nn.BatchNorm2d(channels), nn.ReLU()]
             self.stages.append(nn.Sequential(*layers))
             size //= 2
-        self.dropout = nn.Dropout(dropout)
         self.num_features = channels * size**2
+        self.num_taps = 2 * width * sum(factors[-1] for factors in _VGG_STAGES)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, channels, size, size) to (B, num_features)."""
-        x = _checked_images(x, "vgg16", *self.input)
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """What each of the five stages makes, pooled."""
+        maps = []
         for stage in self.stages:
             x = functional.max_pool2d(stage(x), 2)
-        return self.dropout(x.flatten(1))  # type: ignore[no-any-return]
+            maps.append(x)
+        return maps
+
+    def pool(self, last: Tensor) -> Tensor:
+        """All of the last maps."""
+        return last.flatten(1)
 
 
-class ResNet18(nn.Module):
+class ResNet18(ImageNetwork):
     """ResNet-18 for small images as DDU has it: 3×3 stem, leaky ReLU, average-pool shortcuts.
 
     Four stages of `width`·(1, 2, 4, 8) channels; 64 is the usual width, 16 suits two cores. The
@@ -121,11 +175,9 @@ class ResNet18(nn.Module):
         spectral: Spectral = OFF,
         shortcut: Shortcut = "pool",
     ) -> None:
-        super().__init__()
-        _at_least("resnet18", 8, size=size)
-        _at_least("resnet18", 1, in_channels=in_channels, width=width)
+        super().__init__(in_channels, size, 8, dropout)
+        _at_least("resnet18", 1, width=width)
         check_choice("shortcut", shortcut, get_args(Shortcut))
-        self.input = (in_channels, size)
         self.stem = Conv2d(in_channels, width, 3, size=size, spectral=spectral)
         self.norm = nn.BatchNorm2d(width)
         self.blocks = nn.Sequential()
@@ -136,14 +188,18 @@ class ResNet18(nn.Module):
                 outputs = width << stage
                 self.blocks.append(_Block(channels, outputs, stride, size, spectral, shortcut))
                 channels, size = outputs, (size + stride - 1) // stride
-        self.dropout = nn.Dropout(dropout)
-        self.num_features = channels
+        self.num_features, self.num_taps = channels, 2 * width * 15
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, in_channels, size, size) to (B, 8·width)."""
-        x = _checked_images(x, "resnet18", *self.input)
-        x = functional.leaky_relu(self.norm(self.stem(x)))
-        return self.dropout(self.blocks(x).mean(dim=(2, 3)))  # type: ignore[no-any-return]
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """What each of the four stages of two blocks makes."""
+        maps = [functional.leaky_relu(self.norm(self.stem(x)))]
+        for block in self.blocks:
+            maps.append(block(maps[-1]))
+        return maps[2::2]
+
+    def pool(self, last: Tensor) -> Tensor:
+        """The mean of each of the last maps."""
+        return last.mean(dim=(2, 3))
 
 
 class _Block(nn.Module):

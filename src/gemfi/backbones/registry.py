@@ -12,6 +12,7 @@ from torch import nn
 
 from gemfi._config import decode, to_plain
 from gemfi.backbones.networks import MLP, ConvNet, Identity, resnet18, vgg16
+from gemfi.backbones.whitenet import whitenet
 from gemfi.errors import InputError
 
 BACKBONES: dict[str, Callable[..., nn.Module]] = {
@@ -19,6 +20,7 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
     "resnet18": resnet18,
     "vgg16": vgg16,
+    "whitenet": whitenet,
     "identity": Identity,
 }
 
