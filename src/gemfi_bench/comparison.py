@@ -37,7 +37,7 @@ _SETS: Final = {"fmnist": "fashion-mnist", "tinyimagenet": "tiny-imagenet"}
 
 _PAPERS: Final = {here: there for there, here in _SETS.items()}
 
-_INSTEAD: Final = {"tiny-imagenet": "tiny-imagenet-178"}
+_INSTEAD: Final = {"tiny-imagenet": "tiny-imagenet-158"}
 """OOD set of the paper, by its name here -> what runs have in its place."""
 
 _SHIFT: Final = "shift_detection_corruptions"

@@ -24,6 +24,7 @@ SMALL: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "convnet-hidden": ({"size": 9, "channels": 3, "hidden": (4, 6)}, (1, 9, 9)),
     "mlp": ({"in_features": 6, "width": 5, "depth": 2}, (2, 3)),
     "resnet18": ({"size": 9, "width": 2}, (3, 9, 9)),
+    "whitenet": ({"size": 17, "widths": (3, 2, 4)}, (3, 17, 17)),
     "resnet18-project": ({"size": 8, "width": 2, "shortcut": "project"}, (3, 8, 8)),
     "vgg16": ({"size": 33, "width": 2}, (3, 33, 33)),
 }

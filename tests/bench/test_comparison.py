@@ -132,7 +132,7 @@ def test_other_base_rates_are_told_where_aupr_is_compared(tmp_path: Path) -> Non
     ("name", "what", "told"),
     [
         ("tiny-imagenet", "TinyImageNet (all 200 classes)", "22 of its 200 classes"),
-        ("tiny-imagenet-178", "TinyImageNet (178 classes)", "ours are 8,900 images"),
+        ("tiny-imagenet-158", "TinyImageNet (158 classes)", "ours are 7,900 images"),
     ],
 )
 def test_the_classes_of_tiny_imagenet_are_told(

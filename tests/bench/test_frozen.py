@@ -397,7 +397,7 @@ def colour(shelf: Any, shrink: Any, converted: Path) -> Iterator[Any]:
         shelf.cifar_binary(f"cifar-10-batches-bin/{batch}.bin", 10, 10)
     shrink("svhn", {"test": 3})
     shelf.svhn("test_32x32.mat", 3)
-    shrink("tiny-imagenet-178", {"val": 2}, num_classes=2)
+    shrink("tiny-imagenet-158", {"val": 2}, num_classes=2)
     shelf.write("tiny-imagenet-200/wnids.txt", b"n01\nn02\n")
     folder = "tiny-imagenet-200/val"
     lines = [f"val_{number}.JPEG\tn0{number + 1}\t0\t0\t9\t9\n" for number in range(2)]
@@ -424,7 +424,7 @@ def test_every_split_has_its_role_and_its_name(colour: Any, counted: Counted) ->
         "cifar10/test": (Role.TEST, 10),
         "dtd/textures, 10 of 47 classes": (Role.OOD_VALIDATION, 4),
         "svhn/test": (Role.OOD_TEST, 3),
-        "tiny-imagenet-178/val, seen in pretraining": (Role.OOD_TEST, 2),
+        "tiny-imagenet-158/val, seen in pretraining": (Role.OOD_TEST, 2),
     }
     assert list(task.absent) == ["cifar100"]
     assert "gemfi data fetch cifar100" in task.absent["cifar100"]
@@ -454,7 +454,7 @@ def test_nothing_is_extracted_before_it_is_asked_for(colour: Any, counted: Count
         if file.is_file() and not file.name.startswith(("data_batch", "weights")):
             file.write_bytes(b"garbage")
     task = cifar10_frozen()
-    assert list(task.ood_test) == ["svhn", "tiny-imagenet-178"]
+    assert list(task.ood_test) == ["svhn", "tiny-imagenet-158"]
     assert list(task.ood_validation) == ["dtd"]
     assert counted.counts == []
     assert not (colour.root / ".gemfi").exists()

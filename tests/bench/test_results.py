@@ -180,4 +180,4 @@ def test_the_sets_of_a_task_may_change_after_its_runs(tmp_path: Path) -> None:
     results.protocol = replace(results.protocol, task="cifar10", near=(), far=("svhn",))
     assert results.ood_sets == ["svhn", "tiny-imagenet", "cifar100"]
     results.records = {}
-    assert results.ood_sets == ["svhn", "cifar100", "tiny-imagenet-178"]
+    assert results.ood_sets == ["svhn", "cifar100", "tiny-imagenet-158"]

@@ -31,10 +31,13 @@ from gemfi.methods.prior_networks import (
 from gemfi.methods.softmax import (
     Ensemble,
     EnsembleConfig,
+    LogitNorm,
     MCDropout,
     MCDropoutConfig,
+    NormConfig,
     Softmax,
     SoftmaxConfig,
+    T2FNorm,
     monte_carlo,
 )
 
@@ -42,6 +45,8 @@ METHODS: dict[str, type[Head]] = {
     head.info.name: head
     for head in (
         Softmax,
+        LogitNorm,
+        T2FNorm,
         MCDropout,
         Ensemble,
         EDL,
@@ -99,9 +104,11 @@ __all__ = [
     "IEDLConfig",
     "Keep",
     "KeepConfig",
+    "LogitNorm",
     "MCDropout",
     "MCDropoutConfig",
     "MethodInfo",
+    "NormConfig",
     "PaperConfig",
     "PostNet",
     "PostNetConfig",
@@ -113,6 +120,7 @@ __all__ = [
     "ReversePriorNetwork",
     "Softmax",
     "SoftmaxConfig",
+    "T2FNorm",
     "method",
     "monte_carlo",
 ]

@@ -1,4 +1,4 @@
-"""Softmax with cross-entropy, alone, as a deep ensemble, and with Monte Carlo dropout."""
+"""Softmax with cross-entropy: alone, with norms held, as a deep ensemble, with dropout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ def _equal_components(logits: Tensor) -> Belief:
 
 @dataclass(frozen=True)
 class SoftmaxConfig:
-    """Nothing to set."""
+    """Share of the label that is spread over all classes."""
+
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("label_smoothing", self.label_smoothing, 0, below=1)
 
 
 class Softmax(Head):
@@ -60,7 +65,80 @@ class Softmax(Head):
 
     def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """Cross-entropy."""
-        return {"nll": functional.cross_entropy(self.linear(batch.z), batch.y)}
+        return {"nll": self._cross_entropy(self.linear(batch.z), batch.y)}
+
+    def _cross_entropy(self, logits: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(logits, y, label_smoothing=self.config.label_smoothing)
+
+
+# -- norms held in training -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NormConfig(SoftmaxConfig):
+    """τ, the temperature of what has unit norm."""
+
+    temperature: float = 0.04
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("temperature", self.temperature, above=0)
+
+
+class LogitNorm(Softmax):
+    """p = softmax(u/(τ‖u‖)) of logits u: their norm can not make a network sure of itself."""
+
+    info = MethodInfo(
+        name="logit-norm",
+        label="LogitNorm",
+        summary="cross-entropy of logits of unit norm; epistemic score = 1 − max p",
+        paper="Mitigating Neural Network Overconfidence with Logit Normalization",
+        venue="ICML",
+        year=2022,
+        epistemic="max_prob",
+    )
+    default = NormConfig()
+
+    def forward(self, z: Tensor) -> Belief:
+        """One component without evidence."""
+        return _equal_components(self._logits(z).unsqueeze(1))
+
+    def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """Cross-entropy of the directions."""
+        return {"nll": self._cross_entropy(self._logits(batch.z), batch.y)}
+
+    def _logits(self, z: Tensor) -> Tensor:
+        return functional.normalize(self.linear(z), dim=-1) / self.config.temperature
+
+
+class T2FNorm(Softmax):
+    """p = softmax(W z/(τ‖z‖) + b), so that the norm of features, unused, tells what is familiar.
+
+    Probabilities are those that were trained; the energy of the logits W z + b sees the norm.
+    """
+
+    info = MethodInfo(
+        name="t2f-norm",
+        label="T2FNorm",
+        summary="cross-entropy on features of unit norm; epistemic score = energy with their norm",
+        paper="T2FNorm: Train-time Feature Normalization for OOD Detection in Image Classification",
+        venue="CVPR Workshops",
+        year=2024,
+        epistemic="logit_energy",
+    )
+    default = NormConfig(temperature=0.1)
+
+    def forward(self, z: Tensor) -> Belief:
+        """One component without evidence."""
+        log_p = torch.log_softmax(self._logits(z), dim=-1).unsqueeze(1)
+        return replace(_equal_components(self.linear(z).unsqueeze(1)), log_p=log_p)
+
+    def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """Cross-entropy on the directions of features."""
+        return {"nll": self._cross_entropy(self._logits(batch.z), batch.y)}
+
+    def _logits(self, z: Tensor) -> Tensor:
+        return self.linear(functional.normalize(z, dim=-1) / self.config.temperature)  # type: ignore[no-any-return]
 
 
 # -- the ensemble -------------------------------------------------------------------------------

@@ -128,19 +128,29 @@ class TestLayouts:
         assert split.class_names == ("n01", "n02")
         assert (split.role, split.name) == (Role.OOD_TEST, "tiny-imagenet/val")
 
-    def test_tiny_imagenet_without_what_cifar10_has(self, shelf: Any, shrink: Any) -> None:
-        """By the WordNet id of an image, in `val_annotations.txt`: a tabby is left out."""
-        shrink("tiny-imagenet-178", {"val": 1}, num_classes=1)
-        shelf.write("tiny-imagenet-200/wnids.txt", b"n02123045\nn02124076\n")
+    def test_tiny_imagenet_has_a_set_to_tune_and_a_set_to_report(
+        self, shelf: Any, shrink: Any
+    ) -> None:
+        """By the WordNet id of an image, in `val_annotations.txt`: a tabby is in neither."""
+        shrink("tiny-imagenet-20", {"tuning": 1}, num_classes=1)
+        shrink("tiny-imagenet-158", {"val": 1}, num_classes=1)
+        tabby, slug, other = "n02123045", "n01945685", "n02124076"
+        shelf.write("tiny-imagenet-200/wnids.txt", f"{tabby}\n{other}\n{slug}\n".encode())
         folder = "tiny-imagenet-200/val"
-        lines = b"val_0.JPEG\tn02123045\t0\t0\t9\t9\nval_1.JPEG\tn02124076\t0\t0\t9\t9\n"
-        shelf.write(f"{folder}/val_annotations.txt", lines)
-        for i in range(2):
+        lines = [
+            f"val_{i}.JPEG\t{wnid}\t0\t0\t9\t9\n" for i, wnid in enumerate((tabby, other, slug))
+        ]
+        shelf.write(f"{folder}/val_annotations.txt", "".join(lines).encode())
+        for i in range(3):
             shelf.picture(f"{folder}/images/val_{i}.JPEG", np.full((64, 64, 3), 80 * i, np.uint8))
-        split = load_split("tiny-imagenet-178", "val")
+        split = load_split("tiny-imagenet-158", "val")
         assert split.x[:, 0, 0, 0].tolist() == [80]
-        assert split.class_names == ("n02124076",)
-        assert (split.role, split.name) == (Role.OOD_TEST, "tiny-imagenet-178/val")
+        assert split.class_names == (other,)
+        assert (split.role, split.name) == (Role.OOD_TEST, "tiny-imagenet-158/val")
+        split = load_split("tiny-imagenet-20", "tuning")
+        assert split.x[:, 0, 0, 0].tolist() == [160]
+        assert split.class_names == (slug,)
+        assert (split.role, split.name) == (Role.OOD_VALIDATION, "tiny-imagenet-20/tuning")
 
     def test_dtd_is_cropped_and_has_no_labels(self, shelf: Any, shrink: Any) -> None:
         shrink("dtd", {"textures": 2})

@@ -15,7 +15,7 @@ from gemfi.data import DATA_SETS, Role, Task, load_split, registered_task
 from gemfi.data.normalisation import Normalisation
 from gemfi.data.registry import OOD_SETS
 from gemfi.data.registry.load import find_form, read_part
-from gemfi.data.registry.sets import CIFAR10_CLASSES
+from gemfi.data.registry.sets import CIFAR10_CLASSES, TUNING_CLASSES
 from gemfi.data.registry.verify import State, verify
 from gemfi.errors import MissingDataError
 
@@ -59,7 +59,8 @@ def check_outside(task: Task) -> None:
         assert split.role is Role.OOD_TEST
         part = split.name.removeprefix(f"{name}/")
         whole = DATA_SETS[name].parts[part.split(",")[0]].count
-        assert len(split) == (5_000 if part == "test, first 5,000" else whole)
+        first = {"test, first 5,000": 5_000, "test, first 916": 916}
+        assert len(split) == first.get(part, whole)
     assert {split.role for split in task.ood_validation.values()} <= {Role.OOD_VALIDATION}
 
 
@@ -116,16 +117,31 @@ def test_a_kmnist_that_was_compressed_anew_is_the_published_one(
     assert [check.state for check in checks if check.what.endswith(".gz")] == [State.OK] * 2
 
 
-def test_tiny_imagenet_has_22_classes_of_cifar10(data_dir: Path) -> None:
-    whole, rest = (
-        load_split(name, "val", root=data_dir) for name in ("tiny-imagenet", "tiny-imagenet-178")
-    )
-    assert whole.class_names is not None
-    assert rest.class_names is not None
-    assert set(whole.class_names) - set(rest.class_names) == CIFAR10_CLASSES
-    assert rest.class_counts.tolist() == [50] * 178
-    kept = [wnid not in CIFAR10_CLASSES for wnid in whole.class_names]
-    assert torch.equal(rest.x, whole.x[torch.tensor(kept)[whole.labels]])
+def test_tiny_imagenet_is_cut_into_three(data_dir: Path) -> None:
+    """22 classes of CIFAR-10, 20 to tune, drawn by seed 0 from those left, and the rest."""
+    whole = load_split("tiny-imagenet", "val", root=data_dir)
+    tuning = load_split("tiny-imagenet-20", "tuning", root=data_dir)
+    rest = load_split("tiny-imagenet-158", "val", root=data_dir)
+    names = [set(split.class_names or ()) for split in (whole, tuning, rest)]
+    assert names[0] == CIFAR10_CLASSES | names[1] | names[2]
+    assert sum(map(len, names[1:])) == 178
+    others = sorted(names[0] - CIFAR10_CLASSES)
+    drawn = torch.randperm(178, generator=torch.Generator().manual_seed(0))[:20]
+    assert names[1] == TUNING_CLASSES == {others[index] for index in drawn.tolist()}
+    for split, count in ((tuning, 20), (rest, 158)):
+        assert split.class_counts.tolist() == [50] * count
+        kept = [wnid in (split.class_names or ()) for wnid in whole.class_names or ()]
+        assert torch.equal(split.x, whole.x[torch.tensor(kept)[whole.labels]])
+
+
+def test_a_part_of_cifar100_is_named_so(data_dir: Path) -> None:
+    split = load_split("cifar100", "test", role="ood-test", root=data_dir)
+    assert (split.name, len(split), split.role) == ("cifar100/test, first 916", 916, Role.OOD_TEST)
+    assert split.x.shape == (916, 3, 32, 32)
+    names = DATA_SETS["cifar100"].class_names
+    assert names is not None
+    first = [names[label] for label in split.labels[:4].tolist()]
+    assert first == ["mountain", "forest", "seal", "mushroom"]  # of the published test batch
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])

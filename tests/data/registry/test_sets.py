@@ -25,7 +25,8 @@ COUNTS = {
     "cifar100": {"train": 50_000, "test": 10_000},
     "svhn": {"train": 73_257, "test": 26_032},
     "tiny-imagenet": {"val": 10_000},
-    "tiny-imagenet-178": {"val": 8_900},
+    "tiny-imagenet-20": {"tuning": 1_000},
+    "tiny-imagenet-158": {"val": 7_900},
     "dtd": {"textures": 5_640},
 }
 
@@ -98,6 +99,7 @@ class TestEveryEntry:
             "test": (Role.TEST, Role.OOD_TEST),
             "sample": (Role.OOD_VALIDATION,),
             "textures": (Role.OOD_VALIDATION,),
+            "tuning": (Role.OOD_VALIDATION,),
             "val": (Role.OOD_TEST,),
         }
         for name, part in entry.parts.items():
@@ -118,13 +120,13 @@ def test_counts() -> None:
 
 
 def test_ood_validation_sets_have_no_other_use() -> None:
-    """notMNIST and DTD tune; nothing that tunes may judge."""
+    """Nothing that tunes may judge."""
     tuning = {
         name
         for name, entry in DATA_SETS.items()
         if any(Role.OOD_VALIDATION in part.roles for part in entry.parts.values())
     }
-    assert tuning == {"notmnist", "dtd"}
+    assert tuning == {"notmnist", "dtd", "tiny-imagenet-20"}
     for against in OOD_SETS.values():
         assert set(against.validation) <= tuning
         assert not set(against.test) & tuning

@@ -25,8 +25,8 @@ def grey(shelf: Any, shrink: Any) -> Any:
 def test_the_pairs_of_the_paper() -> None:
     mnist, cifar = OOD_SETS["mnist"], OOD_SETS["cifar10"]
     assert (mnist.validation, mnist.test) == (("notmnist",), ("kmnist", "fashion-mnist"))
-    assert cifar.validation == ("dtd",)
-    assert cifar.test == ("svhn", "cifar100", "tiny-imagenet-178")
+    assert cifar.validation == ("dtd", "tiny-imagenet-20")
+    assert cifar.test == ("svhn", "cifar100", "tiny-imagenet-158")
 
 
 def test_every_split_has_its_role(grey: Any) -> None:

@@ -156,7 +156,11 @@ def is_image(path: base.PathLike) -> bool:
 
 
 def read_tiny_imagenet_val(
-    path: base.PathLike, *, size: int = 32, without: frozenset[str] = frozenset()
+    path: base.PathLike,
+    *,
+    size: int = 32,
+    only: frozenset[str] | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> base.Pictures:
     """Read the validation images of TinyImageNet in the order of `val_annotations.txt`.
 
@@ -165,11 +169,12 @@ def read_tiny_imagenet_val(
     Args:
         path: the folder `tiny-imagenet-200`, with `wnids.txt` and `val/images`.
         size: of the result; the images are 64×64.
+        only: WordNet ids of the classes to read; None for all.
         without: WordNet ids of classes to leave out.
     """
     root = _require_folder(path)
     known = frozenset(_lines(root / "wnids.txt"))
-    wnids = tuple(sorted(known - without))
+    wnids = tuple(sorted((known if only is None else known & only) - without))
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     annotations = root / "val" / "val_annotations.txt"
     folder = _require_folder(root / "val" / "images")

@@ -21,6 +21,7 @@ from gemfi.data.readers import (
     read_idx_pictures,
     read_image_folder,
     read_npy,
+    read_npz,
     read_svhn,
     read_tiny_imagenet_val,
 )
@@ -41,11 +42,31 @@ CIFAR10_CLASSES: Final = frozenset(
 )
 """WordNet ids of the classes of TinyImageNet that are classes of CIFAR-10 as well."""
 
+TUNING_CLASSES: Final = frozenset(
+    {
+        *("n01945685", "n02226429", "n02410509", "n02423022", "n02481823"),
+        *("n02486410", "n02788148", "n02837789", "n02841315", "n02917067"),
+        *("n03837869", "n03970156", "n04146614", "n04366367", "n04398044"),
+        *("n04465501", "n04560804", "n06596364", "n07695742", "n09193705"),
+    }
+)
+"""Twenty of the other 178, drawn once: OOD validation for CIFAR-10. The rest are a test set."""
+
 
 def _read_tiny_imagenet(
-    wnids: Path, _annotations: Path, _images: Path, *, without: frozenset[str] = frozenset()
+    wnids: Path,
+    _annotations: Path,
+    _images: Path,
+    *,
+    only: frozenset[str] | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> Pictures:
-    return read_tiny_imagenet_val(wnids.parent, without=without)
+    return read_tiny_imagenet_val(wnids.parent, only=only, without=without)
+
+
+def _read_cifar100_arrays(path: Path) -> Pictures:
+    labels = read_npz(path, ["fine_labels"])["fine_labels"]
+    return replace(read_array_pictures(path), labels=labels.astype(np.int64))
 
 
 def _read_textures(folder: Path) -> Pictures:
@@ -56,9 +77,11 @@ _READERS: Final[dict[str, Callable[..., Pictures]]] = {
     "idx": partial(read_idx_pictures, num_classes=10),
     "cifar10": read_cifar10,
     "cifar100": read_cifar100,
+    "cifar100-arrays": _read_cifar100_arrays,
     "svhn": read_svhn,
     "tiny-imagenet": _read_tiny_imagenet,
-    "tiny-imagenet-178": partial(_read_tiny_imagenet, without=CIFAR10_CLASSES),
+    "tiny-imagenet-20": partial(_read_tiny_imagenet, only=TUNING_CLASSES),
+    "tiny-imagenet-158": partial(_read_tiny_imagenet, without=CIFAR10_CLASSES | TUNING_CLASSES),
     "textures": _read_textures,
     "npz": read_array_pictures,
 }
@@ -179,7 +202,7 @@ OOD_SETS: Final[Mapping[str, OodSets]] = MappingProxyType(
         "mnist": OodSets(("notmnist",), ("kmnist", "fashion-mnist")),
         "fashion-mnist": OodSets(("notmnist",), ("mnist", "kmnist")),
         "kmnist": OodSets(("notmnist",), ("mnist", "fashion-mnist")),
-        "cifar10": OodSets(("dtd",), ("svhn", "cifar100", "tiny-imagenet-178")),
+        "cifar10": OodSets(("dtd", "tiny-imagenet-20"), ("svhn", "cifar100", "tiny-imagenet-158")),
         "cifar100": OodSets(("dtd",), ("svhn", "cifar10", "tiny-imagenet")),
         "svhn": OodSets(("dtd",), ("cifar10", "cifar100", "tiny-imagenet")),
     }
