@@ -113,7 +113,7 @@ def time_backbone(timer: Timer, count: int, threads: int) -> Phase:
 
 def profiled(task: Task, method: str, config: TrainConfig) -> list[tuple[str, float]]:
     """The operations of a few steps that take most, with their share of the processor time."""
-    part = task.train.subset(range(min(len(task.train), PROFILED * config.batch_size)))
+    part = task.train.subset(range(min(len(task.train), PROFILED * config.samples_a_step)))
     model = heads(part, method)
     model.head.fit_statistics = lambda *_: []  # type: ignore[method-assign]
     once = TrainConfig(epochs=1, batch_size=config.batch_size)

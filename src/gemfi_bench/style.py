@@ -10,6 +10,8 @@ from gemfi.methods import METHODS
 
 METHOD_COLORS = {  # baselines warm or grey, the GEM family blue and green
     "softmax": "#7a7a7a",
+    "logit-norm": "#5a6b7a",
+    "t2f-norm": "#94a3ad",
     "mc-dropout": "#b0b0b0",
     "ensemble": "#4d4d4d",
     "edl": "#e69f00",

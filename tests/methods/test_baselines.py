@@ -65,7 +65,7 @@ def test_edl_refuses_unknown_choices() -> None:
 
 def test_unknown_method_lists_the_known_ones() -> None:
     with pytest.raises(
-        InputError, match="unknown method 'gem'; known: softmax, mc-dropout, ensemble, edl"
+        InputError, match="unknown method 'gem'; known: softmax, logit-norm, t2f-norm, mc-dropout"
     ):
         method("gem")
 

@@ -21,7 +21,9 @@ from gemfi.training import TrainConfig, fit
 
 BUDGET = {"epochs": 15, "batch_size": 32, "learning_rate": 5e-3}
 
-WEAK: dict[str, tuple[float, str]] = {}
+WEAK: dict[str, tuple[float, str]] = {
+    "t2f-norm": (56.8, "the norm of so small a network's features says nothing of a 7; 98.2 by p"),
+}
 """Method -> its AUROC on the digit 7 here, and why it may be below 80; at most two."""
 
 NEVER_WEAK = {"gem-core", "gem-mix", "gem-fi", "edl", "daedl", "re-edl"}

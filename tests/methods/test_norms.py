@@ -50,7 +50,9 @@ def test_probabilities_and_loss(name: str) -> None:
     belief = head(z)
     np.testing.assert_allclose(belief.probs().detach().numpy(), expected, rtol=1e-6, atol=1e-12)
     loss = head.objective(Batch(z, y), Progress(0, 1))["nll"]
-    assert float(loss.detach()) == pytest.approx(-np.log(expected[np.arange(B), y]).mean(), rel=1e-6)
+    assert float(loss.detach()) == pytest.approx(
+        -np.log(expected[np.arange(B), y]).mean(), rel=1e-6
+    )
 
 
 def test_logit_norm_forgets_the_size_of_logits() -> None:

@@ -108,7 +108,8 @@ class LogitNorm(Softmax):
         return {"nll": self._cross_entropy(self._logits(batch.z), batch.y)}
 
     def _logits(self, z: Tensor) -> Tensor:
-        return functional.normalize(self.linear(z), dim=-1) / self.config.temperature
+        u = functional.normalize(self.linear(z), dim=-1)
+        return u / self.config.temperature  # type: ignore[no-any-return]
 
 
 class T2FNorm(Softmax):
