@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from gemfi.data.leaks import checked_columns
-from gemfi.data.own import task_from_path
+from gemfi.data.own import OwnData
 from gemfi.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -134,16 +134,16 @@ def test_the_file_that_pandas_writes_with_its_index(tmp_path: Path) -> None:
     frame = load_iris(as_frame=True).frame
     frame.to_csv(tmp_path / "iris.csv")
     with pytest.raises(InputError, match=r"iris\.csv: a column has no name \('Unnamed: 0'\)"):
-        task_from_path(tmp_path / "iris.csv")
-    task = task_from_path(tmp_path / "iris.csv", drop=["Unnamed: 0"])
+        OwnData().task(tmp_path / "iris.csv")
+    task = OwnData(drop=("Unnamed: 0",)).task(tmp_path / "iris.csv")
     assert task.columns is not None
     assert task.columns.names == tuple(frame.columns[:-1])
     assert (task.label_name, task.warnings) == ("target", ())
-    kept = task_from_path(tmp_path / "iris.csv", keep=["Unnamed: 0"])
+    kept = OwnData(keep=("Unnamed: 0",)).task(tmp_path / "iris.csv")
     assert kept.train.x.shape[1] == 5
     named = frame.reset_index()
     named.to_csv(tmp_path / "named.csv", index=False)
-    warnings = task_from_path(tmp_path / "named.csv").warnings
+    warnings = OwnData().task(tmp_path / "named.csv").warnings
     assert [str(each)[:21] for each in warnings] == ["column 'index' rises "]
 
 
@@ -158,7 +158,7 @@ def test_categories_come_from_the_training_part(tmp_path: Path) -> None:
     )
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame[:9].assign(w="new").to_csv(tmp_path / "far.csv", index=False)
-    task = task_from_path(tmp_path / "a.csv", ood_test={"far": tmp_path / "far.csv"})
+    task = OwnData(ood_test=(str(tmp_path / "far.csv"),)).task(tmp_path / "a.csv")
     assert task.columns is not None
     assert task.columns.outputs == ("x", "x is missing", "w=a", "w=b", "w=c", "w=(other)")
     present = task.train.x[task.train.x[:, 1] == 0, 0]
@@ -166,4 +166,6 @@ def test_categories_come_from_the_training_part(tmp_path: Path) -> None:
     assert task.normalisation is not None
     assert task.normalisation.mean[1:] == (0, 0, 0, 0, 0)
     assert task.normalisation.std[1:] == (1, 1, 1, 1, 1)
-    assert (task.ood_test["far"].x[:, 2:] == task.ood_test["far"].x.new_tensor([0, 0, 0, 1])).all()
+    assert (
+        task.ood_test["far.csv"].x[:, 2:] == task.ood_test["far.csv"].x.new_tensor([0, 0, 0, 1])
+    ).all()

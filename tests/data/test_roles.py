@@ -383,7 +383,7 @@ READERS = {
     "data/registry/load.py registered_task": "names of sets, not data",
     "cli/data.py _splits": "names of sets, not data",
     "cli/train.py train": "names of files, not data",
-    "runs/spec.py OwnData.task": "names of files, not data",
+    "data/own.py OwnData.task": "names of files, not data",
     "runs/spec.py task_of": "names of files, not data",
     "data/task.py Task.__repr__": "names of sets, not data",
     "gemfi_bench/demo/figures_toys.py": "draws, after training",

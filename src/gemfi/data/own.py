@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -28,84 +28,114 @@ _FORMATS: Final = (
 _ONE_FILE: Final = "one file cannot teach, tune and judge; give each a file of its own"
 _KEYS: Final = (("x", "y"), ("images", "labels"))  # of an npz archive
 
-Paths = Mapping[str, Path | str]
 Contents = tuple[Tensor, Tensor | None, tuple[str, ...] | None]
 """Inputs, and labels and names of classes where there are some."""
 
 
-def task_from_path(
-    path: Path | str,
-    *,
-    label: str | int = -1,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    size: int | None = None,
-    grey: bool = False,
-    ood_validation: Paths | None = None,
-    ood_test: Paths | None = None,
-) -> Task:
-    """Cut a labelled set in one file or folder into the four splits of a task.
+@dataclass(frozen=True)
+class OwnData:
+    """How a user's own files are read.
 
-    A fifth is held out for test, a tenth each for validation and calibration, always the same.
-    Rows and images are normalised with the mean and the spread of the training part.
-
-    - a folder has a sub-folder of images for each class;
-    - `.npz` holds `x` and `y`, or `images` and `labels`: (N, ...) numbers or uint8 images, and
-      labels counted from 0;
-    - `.csv` and `.parquet` hold a column for each feature, of numbers or of text, and one for the
-      label; see `Columns` for categories and missing cells.
-
-    Args:
-        path: the file or folder.
-        label: of a table, the column of the labels, by name or index; the last by default.
+    Attributes:
+        label: of a table, the column of the labels; by default the last.
         drop: of a table, columns to leave out.
-        keep: of a table, columns to learn from though they look like a leak; see `leaks`.
+        keep: of a table, columns to learn from though they look like a leak.
         size: of a folder, make every image size × size, cropped to a square.
         grey: of a folder, read one channel in place of three.
-        ood_validation: name -> a file or folder of the same kind, for tuning. Its labels do not
-            matter, but a table needs the column all the same.
-        ood_test: likewise; to report.
+        ood_validation: files or folders of unfamiliar data of the same kind, for tuning.
+        ood_test: files or folders of unfamiliar data of the same kind, to report.
     """
-    path = Path(path)
-    _check_options(path, bool(label != -1 or drop or keep), size is not None or grey)
-    given = {"--ood-validation": ood_validation or {}, "--ood-test": ood_test or {}}
-    _check_places({"the data": [path]} | {group: paths.values() for group, paths in given.items()})
-    read = partial(_read, label=label, size=size, grey=grey)
-    content = read(path)
-    columns: Columns | None = None
-    warnings: tuple[ColumnWarning, ...] = ()
-    if isinstance(content, readers.Table):
-        columns, warnings = _columns(content, path, drop, keep)
-    x, y, names = _labelled(_numbers(content, path, columns), path)
-    splits = cut(x, y, names, path.name)
 
-    def outside(group: str, role: Role, seen: Mapping[str, Tensor]) -> dict[str, Split]:
-        made = {}
-        for name, place in given[group].items():
-            other = read(Path(place))
-            if isinstance(content, readers.Table):
-                _check_columns(other, content, Path(place))
-            made[name] = Split(_numbers(other, Path(place), columns)[0], None, role, name)
-            _check_other(made[name].x, seen, name)
-        return made
+    label: str | None = None
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    size: int | None = None
+    grey: bool = False
+    ood_validation: tuple[str, ...] = ()
+    ood_test: tuple[str, ...] = ()
 
-    tuning = outside("--ood-validation", Role.OOD_VALIDATION, {path.name: x})
-    tuned = {name: split.x for name, split in tuning.items()}
-    report = outside("--ood-test", Role.OOD_TEST, {path.name: x, **tuned})
-    return Task(
-        path.name,
-        names,
-        train=splits[Role.TRAIN],
-        validation=splits[Role.VALIDATION],
-        calibration=splits[Role.CALIBRATION],
-        test=splits[Role.TEST],
-        ood_validation=tuning,
-        ood_test=report,
-        normalisation=_normalisation(splits[Role.TRAIN], columns),
-        columns=columns,
-        label_name=content.label_name if isinstance(content, readers.Table) else None,
-        warnings=warnings,
-    )
+    def task(self, path: Path | str) -> Task:
+        """Cut a labelled set in one file or folder into the four splits of a task.
+
+        A fifth is held out for test, a tenth each for validation and calibration, always the same.
+        Rows and images are normalised with the mean and the spread of the training part.
+
+        - a folder has a sub-folder of images for each class;
+        - `.npz` holds `x` and `y`, or `images` and `labels`: (N, ...) numbers or uint8 images, and
+          labels counted from 0;
+        - `.csv` and `.parquet` hold a column for each feature, of numbers or of text, and one for
+          the label; see `Columns` for categories and missing cells, and `leaks` for warnings.
+
+        Labels of unfamiliar data do not matter, but a table needs the column all the same.
+        """
+        path = Path(path)
+        self._check_options(path)
+        given = {"--ood-validation": self.ood_validation, "--ood-test": self.ood_test}
+        _check_places({"the data": [str(path)]} | given)
+        content = self._read(path)
+        columns: Columns | None = None
+        warnings: tuple[ColumnWarning, ...] = ()
+        if isinstance(content, readers.Table):
+            columns, warnings = _columns(content, path, self.drop, self.keep)
+        x, y, names = _labelled(_numbers(content, path, columns), path)
+        splits = cut(x, y, names, path.name)
+        seen = {path.name: x}
+
+        def outside(group: str, role: Role) -> dict[str, Split]:
+            made = {}
+            for place in map(Path, given[group]):
+                other = self._read(place)
+                if isinstance(content, readers.Table):
+                    _check_columns(other, content, place)
+                split = Split(_numbers(other, place, columns)[0], None, role, place.name)
+                _check_other(split.x, seen, place.name)
+                made[place.name] = split
+            return made
+
+        tuning = outside("--ood-validation", Role.OOD_VALIDATION)
+        seen |= {name: split.x for name, split in tuning.items()}
+        return Task(
+            path.name,
+            names,
+            train=splits[Role.TRAIN],
+            validation=splits[Role.VALIDATION],
+            calibration=splits[Role.CALIBRATION],
+            test=splits[Role.TEST],
+            ood_validation=tuning,
+            ood_test=outside("--ood-test", Role.OOD_TEST),
+            normalisation=_normalisation(splits[Role.TRAIN], columns),
+            columns=columns,
+            label_name=content.label_name if isinstance(content, readers.Table) else None,
+            warnings=warnings,
+        )
+
+    def _check_options(self, path: Path) -> None:
+        """Refuse options that mean nothing for a file of this kind."""
+        wrong = None
+        is_table = path.suffix.lower() in _TABLES and not path.is_dir()
+        if not is_table and (self.label is not None or self.drop or self.keep):
+            wrong = (
+                "label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet"
+            )
+        if not path.is_dir() and (self.size is not None or self.grey):
+            wrong = "size and grey (--size, --grey) are for folders of images"
+        if wrong and path.exists():  # if not, the reader says so
+            raise InputError(f"{wrong}, but {path} is not one; leave them out")
+
+    def _read(self, path: Path) -> Contents | readers.Table:
+        suffix = path.suffix.lower()
+        if path.is_dir():
+            mode: Literal["L", "RGB"] = "L" if self.grey else "RGB"
+            pictures = readers.read_image_folder(
+                path, size=self.size, mode=mode, crop=self.size is not None
+            )
+            y = None if pictures.labels is None else torch.from_numpy(pictures.labels)
+            return torch.from_numpy(pictures.images), y, pictures.class_names
+        if suffix in _TABLES:
+            return _TABLES[suffix](path, label=-1 if self.label is None else self.label)
+        if suffix == ".npz":
+            return _read_archive(path)
+        raise InputError(f"{path}{':' if path.exists() else ' does not exist;'} {_FORMATS}")
 
 
 def _normalisation(train: Split, columns: Columns | None) -> Normalisation | None:
@@ -118,21 +148,14 @@ def _normalisation(train: Split, columns: Columns | None) -> Normalisation | Non
     return Normalisation(tuple(mean.tolist()), tuple(std.tolist()))
 
 
-def _check_options(path: Path, for_tables: bool, for_folders: bool) -> None:
-    """Refuse options that mean nothing for a file of this kind."""
-    wrong = None
-    if for_tables and (path.suffix.lower() not in _TABLES or path.is_dir()):
-        wrong = "label, drop and keep (--label, --drop, --keep) are for tables, .csv and .parquet"
-    if for_folders and not path.is_dir():
-        wrong = "size and grey (--size, --grey) are for folders of images"
-    if wrong and path.exists():  # if not, the reader says so
-        raise InputError(f"{wrong}, but {path} is not one; leave them out")
-
-
-def _check_places(groups: Mapping[str, Iterable[Path | str]]) -> None:
-    """Refuse one path in two groups."""
+def _check_places(groups: Mapping[str, Sequence[str]]) -> None:
+    """Refuse one path in two groups, and two of one name in a group."""
     seen: dict[Path, str] = {}
     for group, paths in groups.items():
+        if len({Path(place).name for place in paths}) < len(paths):
+            raise InputError(
+                f"files are named by themselves, but two of {', '.join(paths)} are alike"
+            )
         resolved = {Path(place).resolve() for place in paths}
         for place in resolved & seen.keys():
             raise InputError(f"{place} is given as {seen[place]} and as {group}: {_ONE_FILE}")
@@ -170,22 +193,6 @@ def _labelled(source: Contents, path: Path) -> tuple[Tensor, Tensor, tuple[str, 
             "of a table, is --label the right column?"
         )
     return checked.x, checked.labels, names
-
-
-def _read(
-    path: Path, *, label: str | int, size: int | None, grey: bool
-) -> Contents | readers.Table:
-    suffix = path.suffix.lower()
-    if path.is_dir():
-        mode: Literal["L", "RGB"] = "L" if grey else "RGB"
-        pictures = readers.read_image_folder(path, size=size, mode=mode, crop=size is not None)
-        y = None if pictures.labels is None else torch.from_numpy(pictures.labels)
-        return torch.from_numpy(pictures.images), y, pictures.class_names
-    if suffix in _TABLES:
-        return _TABLES[suffix](path, label=label)
-    if suffix == ".npz":
-        return _read_archive(path)
-    raise InputError(f"{path}{':' if path.exists() else ' does not exist;'} {_FORMATS}")
 
 
 def _numbers(content: Contents | readers.Table, path: Path, columns: Columns | None) -> Contents:

@@ -22,7 +22,7 @@ from gemfi.backbones import Blueprint, input_options, parameters
 from gemfi.data import TASKS, Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.normalisation import Normalisation
-from gemfi.data.own import task_from_path
+from gemfi.data.own import OwnData
 from gemfi.errors import InputError
 from gemfi.methods import METHODS, gem_paper, method
 from gemfi.methods.upgrade import upgraded
@@ -32,46 +32,6 @@ from gemfi.randomness import forked_generator
 from gemfi.spectral import SOFT
 from gemfi.training import TrainConfig
 from gemfi.training.config import upgraded_training
-
-
-@dataclass(frozen=True)
-class OwnData:
-    """How a user's own files are read; see `task_from_path`.
-
-    Attributes:
-        label: of a table, the column of the labels; by default the last.
-        drop: of a table, columns to leave out.
-        keep: of a table, columns to learn from though they look like a leak.
-        size: of a folder, make every image size × size, cropped to a square.
-        grey: of a folder, read one channel in place of three.
-        ood_validation: files or folders of unfamiliar data of the same kind, for tuning.
-        ood_test: files or folders of unfamiliar data of the same kind, to report.
-    """
-
-    label: str | None = None
-    drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    size: int | None = None
-    grey: bool = False
-    ood_validation: tuple[str, ...] = ()
-    ood_test: tuple[str, ...] = ()
-
-    def task(self, path: str) -> Task:
-        """The task of the files at a path."""
-        options: dict[str, Any] = vars(self) | {
-            "label": -1 if self.label is None else self.label,
-            "ood_validation": _by_name(self.ood_validation),
-            "ood_test": _by_name(self.ood_test),
-        }
-        return task_from_path(path, **options)
-
-
-def _by_name(paths: Sequence[str]) -> dict[str, str]:
-    """Files and folders by their own names."""
-    named = {Path(path).name: path for path in paths}
-    if len(named) < len(paths):
-        raise InputError(f"files are named by themselves, but two of {', '.join(paths)} are alike")
-    return named
 
 
 @dataclass(frozen=True)
