@@ -71,7 +71,7 @@ class OwnData:
         path = Path(path)
         self._check_options(path)
         given = {"--ood-validation": self.ood_validation, "--ood-test": self.ood_test}
-        _check_places({"the data": [str(path)]} | given)
+        _check_places({"the data": (str(path),), **given})
         content = self._read(path)
         columns: Columns | None = None
         warnings: tuple[ColumnWarning, ...] = ()

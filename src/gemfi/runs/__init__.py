@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+from gemfi.data.own import OwnData
 from gemfi.runs.folder import Record, Run
-from gemfi.runs.spec import OwnData, Recipe, RunSpec, find_task, make_spec, matched_spec
+from gemfi.runs.spec import Recipe, RunSpec, find_task, make_spec, matched_spec
 from gemfi.runs.work import bundle_of_run, evaluate_run, fit_policy, open_model, train_run
 
 __all__ = [
