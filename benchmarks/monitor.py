@@ -112,7 +112,7 @@ def delay(streams: int, inputs: int) -> None:
                     continue
                 state = monitor.state_dict()
                 for shift in shifts:
-                    monitor.load_state_dict(state)
+                    monitor = Monitor.from_state_dict(state)
                     fired = monitor.update(normal(AFTER, 8, seed) + shift).fired_at
                     delays[shift].append(math.inf if fired is None else fired - before + 1)
             row([f"{calibration:,}", f"{before:,}", *(_delay(each) for each in delays.values())])

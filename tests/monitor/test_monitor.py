@@ -282,9 +282,8 @@ class TestMonitor:
             part = Monitor.from_state_dict(whole.state_dict())
             part.update(scores[:cut])
             np.savez(tmp_path / "state.npz", **part.state_dict())
-            other = Monitor([1.0, 2.0])
             with np.load(tmp_path / "state.npz", allow_pickle=False) as state:
-                other.load_state_dict(state)
+                other = Monitor.from_state_dict(state)
             assert same(other.state_dict(), part.state_dict())
             assert part.update(scores[cut:]) == other.update(scores[cut:])
             assert same(other.state_dict(), part.state_dict())
@@ -468,14 +467,14 @@ class TestErrors:
         monitor.update(normal(0, 3))
         before = monitor.state_dict()
         with pytest.raises(InputError, match=words):
-            monitor.load_state_dict(before | changes)
+            Monitor.from_state_dict(before | changes)
         assert same(monitor.state_dict(), before)
         with pytest.raises(InputError, match="lacks scores, seed"):
-            monitor.load_state_dict(
+            Monitor.from_state_dict(
                 {k: v for k, v in before.items() if k not in ("seed", "scores")}
             )
         with pytest.raises(InputError, match="must be a mapping, got list"):
-            monitor.load_state_dict([])  # type: ignore[arg-type]
+            Monitor.from_state_dict([])  # type: ignore[arg-type]
 
 
 # -- words and pictures ---------------------------------------------------------------------------

@@ -123,21 +123,15 @@ def is_on_another_scale(x: Tensor, mean: Tensor, std: Tensor) -> bool:
 
 
 def _moments(split: AnySplit, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance (C,) over all axes but 1, merged from pieces as Chan et al. do it."""
-    channels, rest = x.shape[1], math.prod(x.shape[2:])
-    mean = torch.zeros(channels, dtype=torch.float64)
-    scatter = torch.zeros(channels, dtype=torch.float64)
-    seen, rows = 0, max(1, CHUNK // (channels * rest))
-    for piece, _ in split.walk(rows):
-        values = piece.cpu().to(torch.float64).reshape(len(piece), channels, rest)
-        count = len(piece) * rest
-        here = values.mean(dim=(0, 2))
-        away = (values - here[:, None]).square_().sum(dim=(0, 2))
-        move = here - mean
-        scatter += away + move.square() * (seen * count / (seen + count))
-        mean += move * (count / (seen + count))
-        seen += count
-    return mean, scatter / seen
+    """Mean and variance (C,) over all axes but 1."""
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - slow to import
+
+    scaler = StandardScaler()
+    for piece, _ in split.walk(max(1, CHUNK // x[0].numel())):
+        scaler.partial_fit(
+            piece.cpu().to(torch.float64).movedim(1, -1).reshape(-1, x.shape[1]).numpy()
+        )
+    return torch.from_numpy(scaler.mean_), torch.from_numpy(scaler.var_)
 
 
 def _rounded(values: Tensor) -> tuple[float, ...]:

@@ -189,16 +189,12 @@ class Monitor:
             **self._stream.record(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become the monitor whose `state_dict` this is, and go on as it would have, bit for bit.
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
+        """The monitor whose `state_dict` this is, which goes on as it would have, bit for bit.
 
         `state` may also be what `numpy.load` reads from a file.
         """
-        self.__dict__.update(vars(type(self).from_state_dict(state)))
-
-    @classmethod
-    def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
-        """A monitor from its `state_dict`, see `load_state_dict`."""
         record = checked_record(state)
         monitor = cls(
             record["reference"], record["false_alarm"], record["seed"],
