@@ -17,11 +17,20 @@ from tqdm import tqdm
 from gemfi import metrics, scores
 from gemfi._config import to_plain
 from gemfi.belief import Belief
-from gemfi.data.splits import AnySplit, Role, require_role
-from gemfi.detectors import ALL, DETECTORS, Detector, Observed, detector_names, observe
-from gemfi.detectors.base import BATCH
+from gemfi.data.splits import AnySplit, Role, Split, require_role
+from gemfi.detectors import (
+    ALL,
+    DETECTORS,
+    Detector,
+    Observed,
+    detector_names,
+    fit_together,
+    looks,
+    observe,
+)
 from gemfi.errors import InputError
 from gemfi.model import Model
+from gemfi.modes import evaluating
 
 
 @dataclass(frozen=True)
@@ -34,9 +43,9 @@ class SplitFacts:
     checksum: str
 
     @classmethod
-    def of(cls, split: AnySplit) -> SplitFacts:
-        """The facts of a split that is here."""
-        return cls(split.name, str(split.role), len(split), split.checksum())
+    def of(cls, split: AnySplit, n: int | None = None) -> SplitFacts:
+        """The facts of a split that is here; `n` of a stream that does not know its length."""
+        return cls(split.name, str(split.role), len(split) if n is None else n, split.checksum())
 
 
 @dataclass(frozen=True)
@@ -44,19 +53,34 @@ class ScoredSplit:
     """What a model makes of a split: one score for each input and score, (N,) each.
 
     Attributes:
-        observed: features, logits and belief.
         by_score: those that the belief allows, and those that the method names.
         by_detector: those of the fitted detectors.
+        answers: how right and how sure it is; None where there are no labels.
+        observed: features, logits and belief; None of a stream, of which only scores are kept.
     """
 
-    observed: Observed
     by_score: dict[str, Tensor]
     by_detector: dict[str, Tensor]
+    answers: metrics.Answers | None
+    observed: Observed | None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.by_score.values())))
+
+    @property
+    def whole(self) -> Observed:
+        """`observed`, where it is needed."""
+        if self.observed is None:
+            raise InputError(
+                "beliefs on a stream are not kept: ask model.predict(split), or take the split "
+                "into memory first, with split.load()"
+            )
+        return self.observed
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers of one model, with the beliefs that they come from. Percent, except the NLL.
+    """Numbers of one model, with the scores that they come from. Percent, except the NLL.
 
     Attributes:
         method: name of the method.
@@ -68,8 +92,8 @@ class Evaluation:
         detectors: what each detector needs, its settings and notes.
         split: the ID split.
         ood_splits: the OOD sets.
-        belief: on the ID split.
-        ood_beliefs: on each OOD set.
+        scored: the scores of each input of the ID split.
+        ood_scored: of each OOD set.
     """
 
     method: str
@@ -79,8 +103,18 @@ class Evaluation:
     detectors: dict[str, Any]
     split: AnySplit
     ood_splits: Mapping[str, AnySplit]
-    belief: Belief
-    ood_beliefs: dict[str, Belief]
+    scored: ScoredSplit
+    ood_scored: Mapping[str, ScoredSplit]
+
+    @property
+    def belief(self) -> Belief:
+        """On the ID split, which must be in memory."""
+        return self.scored.whole.belief
+
+    @property
+    def ood_beliefs(self) -> dict[str, Belief]:
+        """On each OOD set, which must be in memory."""
+        return {name: scored.whole.belief for name, scored in self.ood_scored.items()}
 
     @property
     def labels(self) -> Tensor:
@@ -105,10 +139,13 @@ class Evaluation:
             absent: names of OOD sets that are known and not here.
         """
         section = {
-            "id": {**to_plain(SplitFacts.of(self.split)), **self.classification},
+            "id": {**to_plain(SplitFacts.of(self.split, len(self.scored))), **self.classification},
             "scores": self.scores,
             "ood": {
-                name: {**to_plain(SplitFacts.of(self.ood_splits[name])), **numbers}
+                name: {
+                    **to_plain(SplitFacts.of(self.ood_splits[name], len(self.ood_scored[name]))),
+                    **numbers,
+                }
                 for name, numbers in self.ood.items()
             },
             "absent": sorted(absent),
@@ -126,7 +163,8 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy and calibration on `test`, and OOD detection against each set of `ood`.
 
-    The model is asked once for each split, and again by detectors that need gradients.
+    The model is asked once for each split, and again by detectors that need gradients. A stream is
+    read once, and one number for each input and score is what is kept of it.
 
     Args:
         model: a trained model.
@@ -141,31 +179,31 @@ def evaluate(
     require_role(test, (Role.TEST, Role.VALIDATION), "evaluation as ID data")
     for split in ood.values():
         require_role(split, (Role.OOD_TEST, Role.OOD_VALIDATION), "evaluation as OOD data")
-    named, beliefs = model.head.named_scores, {}
+    named, judged = model.head.named_scores, {}
     numbers: dict[str, dict[str, Any]] = {}
     with _bar([test, *ood.values()], detectors, progress) as bar:
         inside = score_split(model, test, detectors, bar)
         varied = [name for name, values in inside.by_score.items() if (values != values[0]).any()]
         for key, split in ood.items():
             outside = score_split(model, split, detectors, bar)
-            beliefs[key] = outside.observed.belief
+            judged[key] = outside
             by_score = detection(inside.by_score, outside.by_score)
             numbers[key] = {kind: by_score[name] for kind, name in named.items()}
             numbers[key]["by_score"] = {name: by_score[name] for name in varied}
             if detectors:
                 numbers[key]["by_detector"] = detection(inside.by_detector, outside.by_detector)
     model.warn_of_scale(test)
-    belief = inside.observed.belief
+    assert inside.answers is not None  # noqa: S101 - ID data have labels
     return Evaluation(
         method=model.head.info.name,
         scores=named,
-        classification=metrics.classification_metrics(belief.log_probs(), test.labels),
+        classification=inside.answers.metrics(),
         ood=numbers,
         detectors=detector_facts(detectors),
         split=test,
         ood_splits=ood,
-        belief=belief,
-        ood_beliefs=beliefs,
+        scored=inside,
+        ood_scored=judged,
     )
 
 
@@ -181,23 +219,34 @@ def score_split(
         bar: of progress, in inputs.
     """
     bar = tqdm(disable=True) if bar is None else bar
-    observed = observe(model, split)
-    names = dict.fromkeys([*scores.available(observed.belief), *model.head.named_scores.values()])
-    by_detector = {}
-    for detector in detectors:
-        name = detector.info.name
-        bar.set_postfix_str(f"{name} on {split.name}")
-        if detector.needs == "inputs":
-            parts = []
-            for piece, _ in split.walk(BATCH):
-                parts.append(detector.score(model, piece))
-                bar.update(len(piece))
-            by_detector[name] = torch.cat(parts)
-        else:
-            by_detector[name] = detector.score_observed(observed)
-            bar.update(len(observed))
-    by_score = {name: scores.SCORES[name](observed.belief) for name in names}
-    return ScoredSplit(observed, by_score, by_detector)
+    bar.set_postfix_str(split.name)
+    detectors, model = list(detectors), evaluating(model)
+    by_score: dict[str, list[Tensor]] = {}
+    by_detector: dict[str, list[Tensor]] = {detector.info.name: [] for detector in detectors}
+    answers: list[metrics.Answers] = []
+    kept: list[Observed] = []
+    for x, seen in looks(model, split):
+        belief = seen.belief
+        for name in dict.fromkeys([*scores.available(belief), *model.head.named_scores.values()]):
+            by_score.setdefault(name, []).append(scores.SCORES[name](belief))
+        for detector in detectors:
+            score = detector.score_batch if detector.needs == "inputs" else None
+            found = detector.score_observed(seen) if score is None else score(model, x)
+            by_detector[detector.info.name].append(found)
+            bar.update(len(x))
+        if seen.y is not None:
+            answers.append(metrics.Answers.of(belief.log_probs(), seen.y))
+        if isinstance(split, Split):
+            kept.append(seen)
+    return ScoredSplit(
+        {name: torch.cat(values) for name, values in by_score.items()},
+        {
+            detector.info.name: detector.checked(torch.cat(by_detector[detector.info.name]))
+            for detector in detectors
+        },
+        metrics.Answers.cat(answers) if answers else None,
+        Observed.cat(kept) if kept else None,
+    )
 
 
 def detection(inside: Mapping[str, Any], outside: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -227,14 +276,12 @@ def fit_detectors(
     wanted = [DETECTORS[name]() for name in detector_names(names)]
     if not wanted:
         return []
-    held = observe(model, validation)
-    reasons = [detector.missing(held.belief) for detector in wanted]
+    belief = observe(model, validation.first(1)).belief
+    reasons = [detector.missing(belief) for detector in wanted]
     if any(reasons) and ALL not in names:
         raise InputError("; ".join(filter(None, reasons)))
     fitted = [detector for detector, reason in zip(wanted, reasons, strict=True) if reason is None]
-    seen = observe(model, train)
-    for detector in fitted:
-        detector.fit_observed(seen, held)
+    fit_together(fitted, model, train, validation)
     return fitted
 
 
@@ -251,6 +298,8 @@ def detector_facts(detectors: Iterable[Detector]) -> dict[str, Any]:
 
 
 def _bar(splits: Iterable[AnySplit], detectors: Sequence[Detector], show: bool | None) -> tqdm[Any]:
+    if not detectors or show is False:
+        return tqdm(disable=True)
     total = len(detectors) * sum(map(len, splits))
-    hidden = not detectors or (None if show is None else not show)
+    hidden = None if show is None else not show
     return tqdm(total=total, desc="detectors", unit="input", disable=hidden, leave=False)

@@ -16,6 +16,7 @@ their log is meant, but no softmax that was applied twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -97,11 +98,15 @@ def reliability(probs: Values, labels: Values, bins: int = 15) -> Reliability:
     """Top-label confidence against accuracy in `bins` equal-width bins (lo, hi]."""
     check_int("bins", bins, 1)
     p, y = _checked(probs, labels)
+    return _diagram(p.max(axis=1), p.argmax(axis=1) == y, bins)
+
+
+def _diagram(top: Floats, right: Bools, bins: int) -> Reliability:
+    """Of confidences (n,), and whether each is right."""
     edges = np.linspace(0.0, 1.0, bins + 1)
-    top = p.max(axis=1)
     bin_of = np.searchsorted(edges[1:-1], top, side="left")  # a top on an edge: the lower bin
     count = np.bincount(bin_of, minlength=bins)
-    sums = [np.bincount(bin_of, w, minlength=bins) for w in (top, p.argmax(axis=1) == y)]
+    sums = [np.bincount(bin_of, w, minlength=bins) for w in (top, right)]
     means = [np.divide(s, count, out=np.full(bins, np.nan), where=count > 0) for s in sums]
     return Reliability(edges, means[0], means[1], count)
 
@@ -114,7 +119,10 @@ def ece(probs: Values, labels: Values, bins: int = 15) -> float:
     >>> round(ece([[0.8, 0.2], [0.8, 0.2]], [0, 1]), 4)
     30.0
     """
-    diagram = reliability(probs, labels, bins)
+    return _calibration_error(reliability(probs, labels, bins))
+
+
+def _calibration_error(diagram: Reliability) -> float:
     full = diagram.count > 0
     gap = np.abs(diagram.accuracy[full] - diagram.confidence[full])
     return 100.0 * float(gap @ diagram.count[full]) / int(diagram.count.sum())
@@ -125,22 +133,62 @@ def classification_metrics(log_probs: Values, labels: Values) -> dict[str, float
 
     Error detection (`aupr_correct`, `aupr_error`, `auroc_error`, `aurc`) is by 1 - max p.
     """
-    logs, p = _log_probabilities(log_probs)
-    y = _classes(labels, p)
-    top = logs.argmax(axis=1)
-    others = p.copy()  # 1 - max p, summed from the rest: confident predictions do not tie
-    others[np.arange(len(p)), top] = 0.0
-    detection = error_detection(others.sum(axis=1), top == y)
-    return {
-        "accuracy": accuracy(p, y),
-        "nll": nll(logs, y),
-        "brier": brier(p, y),
-        "brier_mean": brier(p, y, "mean"),
-        "brier_norm": brier(p, y, "norm"),
-        "ece": ece(p, y),
-        **{name: detection[name] for name in ("aupr_correct", "aupr_error", "aurc")},
-        "auroc_error": detection["auroc"],
-    }
+    return Answers.of(log_probs, labels).metrics()
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What `classification_metrics` looks at: five numbers a sample, however many classes.
+
+    So it can be had of data that come batch by batch: `Answers.cat(parts).metrics()`.
+    """
+
+    num_classes: int
+    right: Bools  # (n,) whether the most probable class is the label
+    certain: Bools  # (n,) the same by the log-probabilities, which tie less often
+    log_loss: Floats  # (n,) −log p(y)
+    square: Floats  # (n,) Σ_c (p − onehot(y))_c²
+    confidence: Floats  # (n,) max p
+    doubt: Floats  # (n,) 1 − max p, summed from the rest: confident predictions do not tie
+
+    @classmethod
+    def of(cls, log_probs: Values, labels: Values) -> Answers:
+        """Of **log**-probabilities (n, C) and labels (n,)."""
+        logs, p = _log_probabilities(log_probs)
+        y = _classes(labels, p)
+        rows, top = np.arange(len(p)), logs.argmax(axis=1)
+        residual, others = p.copy(), p.copy()
+        residual[rows, y] -= 1.0
+        others[rows, top] = 0.0
+        return cls(
+            p.shape[1],
+            p.argmax(axis=1) == y,
+            top == y,
+            -logs[rows, y],
+            np.einsum("nc,nc->n", residual, residual),
+            p.max(axis=1),
+            others.sum(axis=1),
+        )
+
+    @classmethod
+    def cat(cls, parts: Sequence[Answers]) -> Answers:
+        """One after the other."""
+        columns = zip(*(list(vars(part).values())[1:] for part in parts), strict=True)
+        return cls(parts[0].num_classes, *map(np.concatenate, columns))
+
+    def metrics(self) -> dict[str, float]:
+        """By name."""
+        detection = error_detection(self.doubt, self.certain)
+        return {
+            "accuracy": 100.0 * float(self.right.mean()),
+            "nll": 0.0 + float(self.log_loss.mean()),  # 0.0 + x: never shows as -0.0
+            "brier": 100.0 * float(self.square.mean()),
+            "brier_mean": 100.0 * float(self.square.mean()) / self.num_classes,
+            "brier_norm": 100.0 * float(np.sqrt(self.square).mean()),
+            "ece": _calibration_error(_diagram(self.confidence, self.right, 15)),
+            **{name: detection[name] for name in ("aupr_correct", "aupr_error", "aurc")},
+            "auroc_error": detection["auroc"],
+        }
 
 
 @dataclass(frozen=True, eq=False)

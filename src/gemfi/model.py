@@ -26,7 +26,7 @@ from gemfi.data.normalisation import (
 )
 from gemfi.data.splits import OOD_ROLES, AnySplit, Role, Split, require_use
 from gemfi.data.tensors import as_tensor
-from gemfi.data.wrap import as_split, is_data_set
+from gemfi.data.wrap import as_split, given_role, is_data_set
 from gemfi.devices import CPU, device_of, move, place
 from gemfi.errors import GemfiWarning, InputError, NoAnswerError, user_level
 from gemfi.finish import finish
@@ -149,7 +149,6 @@ class Model(nn.Module):
         total = self.log_temperature if before is None else before + self.log_temperature
         return replace(belief, log_temperature=total)
 
-    @torch.no_grad()
     def predict(
         self, x: Inputs, batch_size: int = 512, *, device: str | torch.device | None = None
     ) -> Belief:
@@ -164,19 +163,31 @@ class Model(nn.Module):
                 `cuda`. Defaults to where it is.
         """
         place(self, device)
-        belief = Belief.cat([belief for _, belief in evaluating(self).passes(x, batch_size)])
+        return Belief.cat([belief for belief, _ in self.beliefs(x, batch_size)])
+
+    def beliefs(self, x: Inputs, batch_size: int = 512) -> Iterator[tuple[Belief, Tensor | None]]:
+        """What `predict` returns, batch by batch, and the labels (B,) where the data have any.
+
+        Args:
+            x: as of `predict`.
+            batch_size: likewise.
+        """
+        model = evaluating(self)
+        for first, batch, y in model.batches(x, batch_size):
+            with torch.no_grad():
+                _, belief = model.ask(batch, first)
+            yield belief, None if y is None else y.cpu()
         self.warn_of_scale(x)
-        return belief
 
     @torch.no_grad()
     def embed(self, x: Inputs, batch_size: int = 512) -> Tensor:
         """Features (N, D) of any number of inputs, in evaluation mode, on the CPU."""
         model = evaluating(self)
-        return torch.cat([model._embed(x, n).cpu() for n, x in model._batches(x, batch_size)])
+        return torch.cat([model._embed(x, n).cpu() for n, x, _ in model.batches(x, batch_size)])
 
     def passes(self, x: Inputs, batch_size: int = 512) -> Iterator[tuple[Tensor, Belief]]:
         """Features and float64 beliefs on the CPU, batch by batch, in the mode of the model."""
-        for first, batch in self._batches(x, batch_size):
+        for first, batch, _ in self.batches(x, batch_size):
             yield self.ask(batch, first)
 
     def ask(self, x: Tensor, first: int = 0) -> tuple[Tensor, Belief]:
@@ -201,18 +212,17 @@ class Model(nn.Module):
             train: the training data: a split of that role, a data set or a loader.
             validation: validation data, for the scales; without it they come from training data.
         """
-        if is_data_set(train):
-            train = as_split(train, role=Role.TRAIN, name="train")
-        if is_data_set(validation):
-            validation = as_split(validation, role=Role.VALIDATION, name="validation")
+        train, validation = given_role(train, Role.TRAIN), given_role(validation, Role.VALIDATION)
         require_use(train, "statistics")
         if validation is not None:
             require_use(validation, "density scaling")
         self.inputs = self.inputs.trained_on(train)
         return [*self.head.notes(), *finish(self, train, validation)]
 
-    def _batches(self, inputs: Inputs, batch_size: int) -> Iterator[tuple[int, Tensor]]:
-        """Checked batches, each with the number of its first input."""
+    def batches(
+        self, inputs: Inputs, batch_size: int = 512
+    ) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+        """The number of the first input, checked inputs, and labels where there are any."""
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         if is_data_set(inputs):
@@ -220,13 +230,15 @@ class Model(nn.Module):
             inputs = as_split(inputs, role=Role.OOD_TEST, name="inputs", tokens=tokens)
         if isinstance(inputs, AnySplit) and not isinstance(inputs, Split):
             first = 0
-            for x, _ in inputs.walk(inputs.batch_size or batch_size):
-                yield first, self._checked(x)
+            for x, y in inputs.walk(inputs.batch_size or batch_size):
+                yield first, self._checked(x), y
                 first += len(x)
             return
+        labels = inputs.y if isinstance(inputs, Split) else None
         x = self._checked(inputs.x if isinstance(inputs, Split) else inputs)
         for first in range(0, len(x), batch_size):
-            yield first, x[first : first + batch_size]
+            rows = slice(first, first + batch_size)
+            yield first, x[rows], None if labels is None else labels[rows]
 
     def _embed(self, x: Tensor, first: int) -> Tensor:
         """Checked features of a checked batch, on the model's device."""

@@ -65,7 +65,7 @@ def observed_arrays(
         examples: keep features, inputs and components of the first inputs.
     """
     scored = score_split(model, split, detectors)
-    observed, belief = scored.observed, scored.observed.belief
+    observed, belief = scored.whole, scored.whole.belief
     tensors = {f"score/{name}": values for name, values in scored.by_score.items()}
     tensors |= {f"part/{name}": values for name, values in parts(observed, bank).items()}
     tensors |= {f"detector/{name}": values for name, values in scored.by_detector.items()}
@@ -78,7 +78,7 @@ def observed_arrays(
         tensors["log_probs"] = belief.log_probs()
     if examples:
         tensors["features"] = observed.features[:FEATURES]
-        tensors["example/input"] = observed.required_split.first(EXAMPLES)
+        tensors["example/input"] = split.first(EXAMPLES)
         for name in ("log_p", "log_weight", "log_evidence", "log_rho"):
             if (values := getattr(belief, name)) is not None:
                 tensors[f"example/{name}"] = values[:EXAMPLES]

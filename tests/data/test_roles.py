@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,9 +26,7 @@ from gemfi.detectors import (
     ODIN,
     Mahalanobis,
     MahalanobisConfig,
-    Observed,
     TemperatureScaling,
-    observe,
 )
 from gemfi.errors import RoleError
 from gemfi.export.parity import figures
@@ -71,11 +68,6 @@ def trap(role: Role | str) -> Split:
 
 def model() -> Model:
     return build_model("softmax", "mlp", 3, in_features=2, width=4)
-
-
-def observed(source: Split) -> Observed:
-    """What a model makes of the data, beside a split that may be a trap."""
-    return replace(observe(model(), split("train")), split=source)
 
 
 def asked(x: torch.Tensor) -> dict[str, Any]:
@@ -247,7 +239,7 @@ def test_training_a_run_opens_no_test_data(tmp_path: Path) -> None:
 
 LIBRARY, LABORATORY = Path(gemfi.__file__).parent, Path(gemfi_bench.__file__).parent
 # what is, or holds, or may be a split
-TAKEN = {"Split", "AnySplit", "Source", "Inputs", "Task", "Observed"}
+TAKEN = {"Split", "AnySplit", "SplitLike", "Source", "Inputs", "Task", "Observed"}
 
 GUARDED = {
     "bundle/bundle.py make_bundle": "require_use",
@@ -259,8 +251,8 @@ GUARDED = {
     "training/checks.py check_run": "require_use",
     "training/loop.py fit": "check_run",
     "evaluation.py fit_detectors": "require_role",
-    "detectors/base.py Detector.fit_observed": "require_role",
-    "detectors/base.py Detector.fit": "require_role",
+    "detectors/base.py fit_together": "require_role",
+    "detectors/base.py Detector.fit": "fit_together",
     "detectors/gradients.py Mahalanobis.fit_layers": "require_role",
     "detectors/gradients.py ODIN.choose_epsilon": "require_role",
     "runs/work.py _health": "diagnose",
@@ -285,7 +277,11 @@ REVIEWED = {
     "detectors/base.py Detector.score_observed": "scores, and learns nothing",
     "finish.py FeatureBatches.__init__": "of finish",
     "finish.py finish": "of fit and of Model.finish, which check the roles",
-    "model.py Model._batches": "asks a model",
+    "model.py Model.batches": "asks a model",
+    "model.py Model.beliefs": "asks a model",
+    "detectors/base.py looks": "asks a model",
+    "bundle/bundle.py _read": "of make_bundle",
+    "decisions/policy.py read_model": "of Policy.fit and operating_points",
     "runs/work.py _judge": "of train_run: validation data",
     "training/features.py _from_cache": "of featurised",
     "training/loop.py _judged": "of judge",
@@ -342,7 +338,6 @@ REVIEWED = {
     "model.py Model.warn_of_scale": "asks",
     "methods/softmax.py monte_carlo": "asks",
     "detectors/base.py observe": "asks",
-    "decisions/policy.py read_belief": "compares labels, for Policy.fit and operating_points",
     "detectors/base.py Detector.score": "scores, and learns nothing",
     "detectors/base.py Detector._score": "of Detector.score",
     **{
@@ -353,11 +348,14 @@ REVIEWED = {
     "evaluation.py score_split": "scores",
     "evaluation.py _bar": "counts",
     # behind Detector.fit
-    "detectors/base.py Detector._fit": "called by Detector.fit",
-    "detectors/single_pass.py fitted_gaussians": "called by _fit",
+    "detectors/base.py Detector._from_train": "called by fit_together",
+    "detectors/base.py Detector._from_validation": "called by fit_together",
+    "detectors/base.py Observed.cat": "puts batches together",
+    "detectors/gradients.py Mahalanobis._layer_gaussians": "of fit_layers",
+    "detectors/single_pass.py TemperatureScaling._from_validation": "called by fit_together",
     **{
-        f"{file_of(DETECTORS[name])} {DETECTORS[name].__name__}._fit": "called by Detector.fit"
-        for name in ("ddu", "knn", "mahalanobis", "temperature")
+        f"{file_of(DETECTORS[name])} {DETECTORS[name].__name__}._from_train": "likewise"
+        for name in ("ddu", "knn", "mahalanobis")
     },
     # behind check_run
     "data/splits.py require_classes": "called with what require_use returned",
@@ -473,7 +471,7 @@ class TestSource:
             for node in ast.parse(file.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.Assign) and words(node.value) & {"Split", "AnySplit"}:
                     aliases |= {t.id for t in node.targets if isinstance(t, ast.Name)}
-        assert aliases - {"__all__", "_HOMES"} == {"Source", "Inputs"}
+        assert aliases - {"__all__", "_HOMES"} == {"Source", "Inputs", "SplitLike"}
 
     def test_who_reads_the_test_data_of_a_task(self) -> None:
         found = set()

@@ -364,7 +364,7 @@ def model(task: Task) -> Model:
 
 def test_a_model_is_observed_as_its_belief_says(model: Model, task: Task) -> None:
     belief = model.predict(task.calibration)
-    observed = read_belief(belief, "entropy", "max_prob", task.calibration)
+    observed = read_belief(belief, "entropy", "max_prob", task.calibration.labels)
     p = belief.probs().numpy()
     assert observed.label.tolist() == p.argmax(1).tolist()
     assert observed.confidence == pytest.approx(p.max(1))
@@ -468,7 +468,7 @@ def test_a_single_calibration_sample_and_ties_everywhere() -> None:
 def test_operating_points_are_what_policies_do(model: Model, task: Task) -> None:
     points = operating_points(model, task.calibration, task.ood_validation)
     observed = read_belief(
-        model.predict(task.calibration), points.score, "max_prob", task.calibration
+        model.predict(task.calibration), points.score, "max_prob", task.calibration.labels
     )
     assert observed.wrong is not None
     order = np.argsort(observed.doubt, kind="stable")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from gemfi import METHODS, Belief, Model, Split, as_split, build_model, scores
 from gemfi.detectors import (
@@ -22,11 +24,14 @@ from gemfi.detectors import (
     MahalanobisConfig,
     MaxP,
     Observed,
+    TemperatureScaling,
     detector_names,
+    fit_together,
     joint_logits,
     observe,
 )
 from gemfi.errors import InputError, RoleError
+from support.detectors import fit_observed
 
 from .conftest import CLASSES, INPUTS, OOD_TEST, TEST, TRAIN, VALIDATION, make_model, wave
 
@@ -43,7 +48,7 @@ class TestObserve:
         belief = model.predict(TEST)
         assert torch.equal(observed.belief.log_p, belief.log_p)
         assert torch.equal(observed.features, model.embed(TEST))
-        assert observed.split is TEST
+        assert torch.equal(observed.labels, TEST.labels)
         assert observed.logits.dtype == torch.float64
         assert len(observed) == len(TEST)
 
@@ -60,10 +65,10 @@ class TestObserve:
         for x in (TEST.x, TEST.x.numpy()):
             observed = observe(model, x)
             assert torch.equal(observed.belief.log_p, expected)
-            assert observed.split is None
+            assert observed.y is None
             assert len(MaxP().score_observed(observed)) == len(TEST)
-        with pytest.raises(InputError, match=r"without a role: observe\(model, as_split\("):
-            KNN().fit_observed(observe(model, TRAIN.x), observe(model, TEST))
+        with pytest.raises(InputError, match="needs a Split with a role, got Tensor"):
+            KNN().fit(model, TRAIN.x)  # type: ignore[arg-type]
 
     def test_the_network_runs_once(self, model: Model) -> None:
         seen: list[int] = []
@@ -164,7 +169,7 @@ class TestEvery:
     ) -> None:
         """Features and logits of a linear model are far for far inputs, but p is more certain."""
         detector = DETECTORS[name]()
-        detector.fit_observed(train, validation)
+        fit_observed(detector, train, validation)
         inside, outside = scored(detector, model, TEST), scored(detector, model, OOD_TEST)
         assert inside.dtype == outside.dtype == torch.float64
         assert (inside.shape, outside.shape) == ((len(TEST),), (len(OOD_TEST),))
@@ -177,7 +182,7 @@ class TestEvery:
         self, name: str, model: Model, train: Observed, validation: Observed
     ) -> None:
         detector = DETECTORS[name]()
-        detector.fit_observed(train, validation)
+        fit_observed(detector, train, validation)
         whole, part = (scored(detector, model, each) for each in (TEST, TEST.subset([7, 3])))
         torch.testing.assert_close(part, whole[[7, 3]], rtol=1e-9, atol=1e-12)
 
@@ -186,20 +191,18 @@ class TestEvery:
     ) -> None:
         before = {key: value.clone() for key, value in model.state_dict().items()}
         detector = DETECTORS[name]()
-        detector.fit_observed(train, validation)
+        fit_observed(detector, train, validation)
         scored(detector, model, TEST)
         assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
         assert all(parameter.grad is None for parameter in model.parameters())
 
-    def test_fit_refuses_other_roles(
-        self, name: str, train: Observed, validation: Observed, test: Observed
-    ) -> None:
+    def test_fit_refuses_other_roles(self, name: str, model: Model) -> None:
         detector = DETECTORS[name]()
-        for first, second in ((test, validation), (validation, validation), (train, train)):
+        for first, second in ((TEST, VALIDATION), (VALIDATION, VALIDATION), (TRAIN, TRAIN)):
             with pytest.raises(RoleError, match=f"fitting the detector {name} as"):
-                detector.fit_observed(first, second)
+                detector.fit(model, first, second)
         with pytest.raises(RoleError, match=r"which fitting the detector .* refuses"):
-            detector.fit_observed(train, test)
+            detector.fit(model, TRAIN, TEST)
 
     def test_what_learns_must_be_fitted(self, name: str, model: Model) -> None:
         detector = DETECTORS[name]()
@@ -219,12 +222,63 @@ class TestInterface:
     def test_models_and_data_are_all_it_takes(self, model: Model, name: str) -> None:
         """Splits, streams and loaders give what a shared look at the data gives."""
         shared, lone = DETECTORS[name](), DETECTORS[name]()
-        shared.fit_observed(observe(model, TRAIN), observe(model, VALIDATION))
+        fit_observed(shared, observe(model, TRAIN), observe(model, VALIDATION))
         loader = DataLoader(TensorDataset(TRAIN.x, TRAIN.labels), batch_size=30)
         lone.fit(model, as_split(loader, role="train"), VALIDATION)
         expected = scored(shared, model, TEST)
         for data in (TEST, TEST.x, DataLoader(TensorDataset(TEST.x, TEST.labels), batch_size=7)):
             torch.testing.assert_close(lone.score(model, data), expected, rtol=1e-6, atol=1e-7)
+
+    @pytest.mark.parametrize("name", DETECTORS)
+    def test_data_are_read_once_and_only_where_something_is_learnt(
+        self, model: Model, name: str
+    ) -> None:
+        """A loader is taken for the role that it is given as; labels are of the same reading."""
+
+        class Counted(IterableDataset[Any]):
+            passes = 0
+
+            def __init__(self, split: Split) -> None:
+                self.split = split
+
+            def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+                Counted.passes += 1
+                order = torch.randperm(len(self.split)).tolist()
+                return ((self.split.x[row], int(self.split.labels[row])) for row in order)
+
+        whole, lone = DETECTORS[name](), DETECTORS[name]()
+        whole.fit(model, TRAIN, VALIDATION)
+        data = [as_split(Counted(each), role=each.role, length=60) for each in (TRAIN, VALIDATION)]
+        Counted.passes = 0
+        lone.fit(model, *data)
+        assert Counted.passes == {"maxp": 0, "energy": 0, "odin": 0, "lts": 0}.get(name, 1)
+        expected = scored(whole, model, TEST)
+        torch.testing.assert_close(scored(lone, model, TEST), expected, rtol=1e-6, atol=1e-7)
+        lone.fit(model, DataLoader(Counted(TRAIN), 7), DataLoader(Counted(VALIDATION), 9))
+        torch.testing.assert_close(scored(lone, model, TEST), expected, rtol=1e-6, atol=1e-7)
+
+    def test_validation_data_may_be_left_out(self, model: Model) -> None:
+        detector = KNN()
+        detector.fit(model, TRAIN)
+        assert bool(torch.isfinite(detector.score(model, TEST)).all())
+        with pytest.raises(InputError, match=r"temperature learns from validation data: call fit"):
+            TemperatureScaling().fit(model, TRAIN)
+
+    def test_several_share_one_walk(self, model: Model) -> None:
+        seen: list[int] = []
+        model.backbone.register_forward_hook(lambda _m, _x, z: seen.append(len(z)))
+        fit_together([DETECTORS[name]() for name in DETECTORS], model, TRAIN, VALIDATION)
+        assert sum(seen) == len(TRAIN) + len(VALIDATION)
+
+    def test_a_fit_that_fails_leaves_nothing_to_score_with(self, model: Model) -> None:
+        detector = KNN()
+        detector.fit(model, TRAIN)
+        broken = make_model()
+        broken.register_buffer("input_std", torch.full((INPUTS,), math.nan))
+        with pytest.raises(InputError, match="not finite"):
+            detector.fit(broken, TRAIN)
+        with pytest.raises(InputError, match="knn is not fitted"):
+            detector.score(model, TEST)
 
     def test_inputs_are_checked(self, model: Model) -> None:
         with pytest.raises(InputError, match="at least one input"):
@@ -239,7 +293,7 @@ class TestInterface:
     def test_a_second_fit_starts_afresh(self, train: Observed, validation: Observed) -> None:
         detector = KNN(KNNConfig(k=1000))
         for _ in range(2):
-            detector.fit_observed(train, validation)
+            fit_observed(detector, train, validation)
             assert detector.notes == [
                 f"k = {len(TRAIN)} and not 1000: there are no more training samples"
             ]

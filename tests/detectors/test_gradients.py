@@ -14,6 +14,7 @@ from gemfi import Model, Normalisation, Split, build_model, metrics
 from gemfi.detectors import ODIN, Mahalanobis, MahalanobisConfig, Observed, ODINConfig, observe
 from gemfi.detectors.gradients import CANDIDATES, layer_features
 from gemfi.errors import InputError, RoleError
+from support.detectors import fit_observed
 
 from .conftest import (
     CLASSES,
@@ -163,7 +164,7 @@ def squared(train: np.ndarray, y: np.ndarray, z: np.ndarray, ridge: float) -> np
 class TestMahalanobis:
     def test_against_numpy(self, train: Observed, validation: Observed, test: Observed) -> None:
         detector = Mahalanobis(MahalanobisConfig(ridge=1e-3))
-        detector.fit_observed(train, validation)
+        fit_observed(detector, train, validation)
         wanted = squared(train.features.numpy(), TRAIN.labels.numpy(), test.features.numpy(), 1e-3)
         np.testing.assert_allclose(detector.score_observed(test).numpy(), wanted, rtol=1e-9)
 
@@ -171,9 +172,9 @@ class TestMahalanobis:
         self, train: Observed, validation: Observed, test: Observed
     ) -> None:
         labels = TRAIN.labels.clamp(min=1)
-        two = replace(train, split=replace(TRAIN, y=labels))
+        two = replace(train, y=labels)
         detector = Mahalanobis()
-        detector.fit_observed(two, validation)
+        fit_observed(detector, two, validation)
         z = train.features.numpy()
         parts = [z[labels.numpy() == c] for c in (1, 2)]
         centred = np.concatenate([part - part.mean(axis=0) for part in parts])
@@ -190,12 +191,12 @@ class TestMahalanobis:
     ) -> None:
         still, noisy = Mahalanobis(), Mahalanobis(MahalanobisConfig(noise=1e-3))
         for each in (still, noisy):
-            each.fit_observed(train, validation)
+            fit_observed(each, train, validation)
         assert bool((noisy.score(model, TEST.x) < still.score_observed(test)).all())
 
     def test_layers_need_their_own_fit(self, train: Observed, validation: Observed) -> None:
         with pytest.raises(InputError, match=r"fit_layers\(model, train, inside, outside\)"):
-            Mahalanobis(MahalanobisConfig(layers=("first",))).fit_observed(train, validation)
+            fit_observed(Mahalanobis(MahalanobisConfig(layers=("first",))), train, validation)
 
     @pytest.mark.parametrize("layers", ["first", ("first", "first")])
     def test_bad_layers_are_refused(self, layers: tuple[str, ...]) -> None:

@@ -37,6 +37,7 @@ from gemfi.detectors import (
     ODINConfig,
     observe,
 )
+from support.detectors import fit_observed
 from support.pytorch_ood import empty_parents
 
 from .conftest import CLASSES, STD, TEST, TRAIN, VALIDATION, WIDTH, make_model
@@ -60,7 +61,7 @@ def ours() -> dict[str, Tensor]:
     distance = Mahalanobis(MahalanobisConfig(ridge=small))
     noisy = Mahalanobis(MahalanobisConfig(ridge=small, noise=NOISE))
     for each in (distance, noisy):
-        each.fit_observed(train, validation)
+        fit_observed(each, train, validation)
     scale = 2 * len(TRAIN)
     return {
         "energy": Energy().score_observed(test),

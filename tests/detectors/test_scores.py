@@ -29,6 +29,7 @@ from gemfi.detectors import (
 )
 from gemfi.detectors.single_pass import activation_scale
 from gemfi.errors import InputError
+from support.detectors import fit_observed
 
 from .conftest import CLASSES, TEST, TRAIN, VALIDATION, WIDTH
 
@@ -77,9 +78,9 @@ class TestTemperature:
     def test_against_another_optimiser(self, train: Observed, validation: Observed) -> None:
         labels = validation.logits.argmax(dim=1)
         labels[::5] = (labels[::5] + 1) % CLASSES  # some are wrong, so there is a T
-        confused = replace(validation, split=replace(VALIDATION, y=labels))
+        confused = replace(validation, y=labels)
         detector = TemperatureScaling()
-        detector.fit_observed(train, confused)
+        fit_observed(detector, train, confused)
         logits = validation.logits.numpy()
 
         def nll(log_t: float) -> float:
@@ -97,9 +98,9 @@ class TestTemperature:
         ]
 
     def test_a_bound_is_said(self, train: Observed, validation: Observed) -> None:
-        right = replace(validation, split=replace(VALIDATION, y=validation.logits.argmax(dim=1)))
+        right = replace(validation, y=validation.logits.argmax(dim=1))
         detector = TemperatureScaling()
-        detector.fit_observed(train, right)
+        fit_observed(detector, train, right)
         (note,) = detector.notes
         assert note.startswith(f"T = 0.05, fitted on {len(VALIDATION)} validation samples: a bound")
 
@@ -107,7 +108,7 @@ class TestTemperature:
 class TestDDU:
     def test_against_scipy(self, train: Observed, validation: Observed, test: Observed) -> None:
         detector = DDU(DDUConfig(ridge=1e-3))
-        detector.fit_observed(train, validation)
+        fit_observed(detector, train, validation)
         z, y = train.features.numpy(), TRAIN.labels.numpy()
         parts = [z[y == c] for c in range(CLASSES)]
         scatter = sum((part - part.mean(0)).T @ (part - part.mean(0)) for part in parts)
@@ -125,7 +126,7 @@ class TestDDU:
         self, model: Model, train: Observed, validation: Observed
     ) -> None:
         detector = DDU()
-        detector.fit_observed(train, validation)
+        fit_observed(detector, train, validation)
         many = observe(model, TEST.subset(list(range(len(TEST))) * 60))
         found = detector.score_observed(many)
         assert found.shape == (1200,)
@@ -134,9 +135,9 @@ class TestDDU:
     def test_a_class_that_has_no_samples_takes_no_part(
         self, train: Observed, validation: Observed, test: Observed
     ) -> None:
-        two = replace(train, split=replace(TRAIN, y=TRAIN.labels.clamp(max=1)))
+        two = replace(train, y=TRAIN.labels.clamp(max=1))
         detector = DDU()
-        detector.fit_observed(two, validation)
+        fit_observed(detector, two, validation)
         assert bool(torch.isfinite(detector.score_observed(test)).all())
         assert "class 2 has no samples" in detector.notes[0]
 
@@ -147,7 +148,7 @@ class TestKNN:
         self, train: Observed, validation: Observed, test: Observed, k: int
     ) -> None:
         detector = KNN(KNNConfig(k))
-        detector.fit_observed(train, validation)
+        fit_observed(detector, train, validation)
         unit = [
             each.numpy() / np.linalg.norm(each.numpy(), axis=1, keepdims=True)
             for each in (train.features, test.features)
@@ -165,7 +166,7 @@ class TestKNN:
             KNN(), KNN(KNNConfig(50)), KNN(KNNConfig(len(TRAIN))), KNN(KNNConfig(500)),
         )  # fmt: skip
         for each in (usual, fifty, all_of_them, more):
-            each.fit_observed(train, validation)
+            fit_observed(each, train, validation)
         assert torch.equal(usual.score_observed(test), fifty.score_observed(test))
         assert torch.equal(more.score_observed(test), all_of_them.score_observed(test))
         assert not torch.equal(more.score_observed(test), usual.score_observed(test))

@@ -22,6 +22,7 @@ from gemfi.runs import Run, evaluate_run, train_run
 from gemfi.runs.folder import METRICS, SUMMARY
 from gemfi_bench.side_by_side import comparison, means
 from support.commands import Capture, printed, refused
+from support.detectors import fit_observed
 
 from .conftest import toy_spec
 
@@ -53,7 +54,7 @@ def test_the_numbers_are_those_of_the_detectors(pair: list[Path]) -> None:
         assert list(found) == list(DETECTORS)
         for name, kind in DETECTORS.items():
             detector = kind()
-            detector.fit_observed(train, validation)
+            fit_observed(detector, train, validation)
             if detector.needs == "inputs":
                 both = [detector.score(run.model, each.x) for each in (MOONS.test, split)]
             else:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from gemfi._config import from_plain, to_plain
 from gemfi._environment import environment
@@ -278,11 +279,10 @@ def make_bundle(
     score = model.head.named_scores["epistemic"]
     if isinstance(policy, Policy):
         score = policy.score
+    readings: Readings | None
     references: dict[str, npt.NDArray[np.float64]] = {}
     if isinstance(calibration, AnySplit):
-        belief = model.predict(require_use(calibration, "policy"))
-        readings: Readings | None = read_belief(belief, score, _DOUBT, calibration)
-        references = _quantiles(belief)
+        readings, references = _read(model, require_use(calibration, "policy"), score)
     else:
         readings = calibration
     if isinstance(policy, Goal | str):
@@ -382,11 +382,21 @@ def _description(
     return info
 
 
-def _quantiles(belief: Belief) -> dict[str, npt.NDArray[np.float64]]:
-    """Of the scores that are told apart by where an input stands among calibration data."""
-    steps, known = np.linspace(0, 1, QUANTILES), available(belief)
-    return {
-        name: np.quantile(SCORES[name](belief).numpy(force=True).astype(np.float64), steps)
-        for name in (*MAIN, "density")
-        if name in known
+def _read(
+    model: Model, calibration: AnySplit, score: str
+) -> tuple[Readings, dict[str, npt.NDArray[np.float64]]]:
+    """Readings, and quantiles of scores: where an input stands among calibration data."""
+    parts: list[Readings] = []
+    scores: dict[str, list[Tensor]] = {}
+    for belief, y in model.beliefs(calibration):
+        parts.append(read_belief(belief, score, _DOUBT, y))
+        known = available(belief)
+        for name in (*MAIN, "density"):
+            if name in known:
+                scores.setdefault(name, []).append(SCORES[name](belief))
+    steps = np.linspace(0, 1, QUANTILES)
+    quantiles = {
+        name: np.quantile(torch.cat(values).numpy(force=True).astype(np.float64), steps)
+        for name, values in scores.items()
     }
+    return Readings.cat(parts), quantiles

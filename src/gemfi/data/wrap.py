@@ -106,6 +106,12 @@ def as_split(
     return split
 
 
+def given_role(data: Any, role: Role, *, tokens: bool | None = None) -> Any:
+    """A data set or a loader as a split of the role that it is given as; all else as it is."""
+    named = str(role)
+    return as_split(data, role=role, name=named, tokens=tokens) if is_data_set(data) else data
+
+
 def is_data_set(data: object) -> bool:
     """Whether it is read batch by batch: a data set of torch or of Hugging Face, or a loader."""
     is_table = isinstance(getattr(data, "column_names", None), list)

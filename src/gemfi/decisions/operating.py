@@ -25,7 +25,7 @@ from gemfi._drawing import (
 )
 from gemfi.data import AnySplit, require_use
 from gemfi.decisions.guarantees import Reference
-from gemfi.decisions.policy import Policy, read_belief, read_ood_sets
+from gemfi.decisions.policy import Policy, read_model, read_ood_sets
 from gemfi.metrics import Floats
 from gemfi.model import Model
 from gemfi.scores import score_label
@@ -68,7 +68,7 @@ def operating_points(
     """
     require_use(calibration, "policy")
     score = score or model.head.named_scores["epistemic"]
-    known = read_belief(model.predict(calibration), score, doubt, calibration)
+    known = read_model(model, calibration, score, doubt)
     curve = metrics.risk_coverage(known.doubt, known.errors)
     aurc = metrics.aurc(known.doubt, known.errors)
     reference, levels = Reference.of(known.score), np.arange(len(known) + 1) / (len(known) + 1)

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from gemfi._config import check_seed, from_plain, to_plain
 from gemfi.belief import Belief
@@ -141,6 +142,13 @@ class Readings:
         chosen: list[Any] = [None if col is None else col[rows] for col in vars(self).values()]
         return Readings(*chosen)
 
+    @classmethod
+    def cat(cls, parts: Sequence[Readings]) -> Readings:
+        """One after the other."""
+        columns: Any = zip(*(vars(part).values() for part in parts), strict=True)
+        joined: Any = (None if column[0] is None else np.concatenate(column) for column in columns)
+        return cls(*joined)
+
     @property
     def errors(self) -> Bools:
         """`wrong`, where it is needed."""
@@ -149,10 +157,8 @@ class Readings:
         return self.wrong
 
 
-def read_belief(
-    belief: Belief, score: str, doubt: str, labelled: AnySplit | None = None
-) -> Readings:
-    """The two scores, the labels and their probabilities; with labelled data, which are wrong.
+def read_belief(belief: Belief, score: str, doubt: str, labels: Tensor | None = None) -> Readings:
+    """The two scores, the predictions and their probabilities; with labels (N,), which are wrong.
 
     `score` and `doubt` are names in `SCORES`, or of detectors in the belief's `extra`.
     """
@@ -163,7 +169,27 @@ def read_belief(
         score_of(belief, doubt).numpy(force=True).astype(np.float64),
         label,
         top.values.exp().numpy(force=True).astype(np.float64),
-        None if labelled is None else label != labelled.labels.numpy(force=True),
+        None if labels is None else label != labels.numpy(force=True),
+    )
+
+
+def read_model(
+    model: Model, split: AnySplit, score: str, doubt: str, *, labelled: bool = True
+) -> Readings:
+    """`read_belief` of what a model makes of a split, batch by batch.
+
+    Args:
+        model: trained.
+        split: of any role.
+        score: as of `read_belief`.
+        doubt: likewise.
+        labelled: whether to see which labels are wrong.
+    """
+    return Readings.cat(
+        [
+            read_belief(belief, score, doubt, y if labelled else None)
+            for belief, y in model.beliefs(split)
+        ]
     )
 
 
@@ -174,7 +200,7 @@ def read_ood_sets(
     readings = {}
     for name, split in (sets or {}).items():
         require_role(split, (Role.OOD_VALIDATION,), "choosing a level")
-        readings[name] = read_belief(model.predict(split), score, doubt)
+        readings[name] = read_model(model, split, score, doubt, labelled=False)
     return readings
 
 
@@ -239,7 +265,7 @@ class Policy:
         wanted = Goal.of(goal, goals)
         require_use(calibration, "policy")
         score = score or model.head.named_scores["epistemic"]
-        known = read_belief(model.predict(calibration), score, doubt, calibration)
+        known = read_model(model, calibration, score, doubt)
         if not wanted.needs_ood and ood_validation is not None:
             raise InputError("OOD-validation data choose nothing for this goal: leave them out")
         sets = {"": ood_validation} if isinstance(ood_validation, AnySplit) else ood_validation

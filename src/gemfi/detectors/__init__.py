@@ -1,16 +1,23 @@
 """Post-hoc detectors: how unfamiliar an input is to a model that is trained already.
 
-train, validation = observe(model, task.train), observe(model, task.validation)
 detector = KNN()
-detector.fit(train, validation)
-detector.score(observe(model, task.test))  # (N,), higher is more out-of-distribution
+detector.fit(model, task.train)
+detector.score(model, task.test)  # (N,), higher is more out-of-distribution
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gemfi.detectors.base import Detector, DetectorInfo, Observed, joint_logits, observe
+from gemfi.detectors.base import (
+    Detector,
+    DetectorInfo,
+    Observed,
+    fit_together,
+    joint_logits,
+    looks,
+    observe,
+)
 from gemfi.detectors.gradients import ODIN, Mahalanobis, MahalanobisConfig, ODINConfig
 from gemfi.detectors.single_pass import (
     DDU,
@@ -66,7 +73,9 @@ __all__ = [
     "Observed",
     "TemperatureScaling",
     "detector_names",
+    "fit_together",
     "joint_logits",
     "knn_distance",
+    "looks",
     "observe",
 ]

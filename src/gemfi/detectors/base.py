@@ -1,25 +1,27 @@
 """The interface of a post-hoc detector: `Detector`, and what detectors share, `Observed`.
 
 A detector looks at a trained model and says how unfamiliar an input is. Every score has one sign:
-**higher is more out-of-distribution**. Most need features and logits alone, which `observe`
-extracts once for all; those with `needs == "inputs"` need gradients through the model and take
-`score_inputs(model, x)`. To add one, write a `Detector` in the order `info`, `default`, `_fit`,
-`_score`, and list it in `DETECTORS`.
+**higher is more out-of-distribution**. Data are read batch by batch: most detectors look at the
+features and logits of a batch (`Observed`), those with `needs == "inputs"` go back through the
+model. To add one, write a `Detector` in the order `info`, `default`, `_begin`, `_from_train` or
+`_from_validation`, `_end`, `_score`, and list it in `DETECTORS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from gemfi import dirichlet
 from gemfi._config import check_int
 from gemfi.belief import Belief
 from gemfi.data.splits import AnySplit, Role, require_role
+from gemfi.data.wrap import given_role
 from gemfi.devices import device_of, move
 from gemfi.errors import InputError
 from gemfi.model import Inputs, Model, scaled
@@ -27,6 +29,9 @@ from gemfi.modes import evaluating
 
 BATCH = 512
 """Inputs a forward pass."""
+
+SplitLike = AnySplit | Dataset[Any] | DataLoader[Any]
+"""A split, or a data set or a loader, which are taken for what they are given as."""
 
 Needs = Literal["logits", "features", "inputs"]
 
@@ -50,16 +55,16 @@ class DetectorInfo:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What a model makes of a split, extracted once for all detectors.
+    """What a model makes of inputs, extracted once for all detectors.
 
     Features (N, D) as the head gets them, logits (N, C) as of `joint_logits`, the belief in
-    float64, and the split with its role and labels; None of inputs without a role.
+    float64, and labels (N,) where there are any.
     """
 
     features: Tensor
     logits: Tensor
     belief: Belief
-    split: AnySplit | None
+    y: Tensor | None
 
     def __post_init__(self) -> None:
         features, logits = tuple(self.features.shape), tuple(self.logits.shape)
@@ -77,25 +82,37 @@ class Observed:
         return len(self.features)
 
     @property
-    def required_split(self) -> AnySplit:
-        """The split, where one is needed."""
-        if self.split is None:
-            raise InputError(
-                "these are inputs without a role: observe(model, as_split(x, y, role=...))"
-            )
-        return self.split
+    def labels(self) -> Tensor:
+        """`y`, where it is needed."""
+        if self.y is None:
+            raise InputError("these inputs have no labels")
+        return self.y
+
+    @classmethod
+    def cat(cls, parts: Sequence[Observed]) -> Observed:
+        """One after the other."""
+        labels = [part.y for part in parts if part.y is not None]
+        return cls(
+            torch.cat([part.features for part in parts]),
+            torch.cat([part.logits for part in parts]),
+            Belief.cat([part.belief for part in parts]),
+            torch.cat(labels) if len(labels) == len(parts) else None,
+        )
 
 
-@torch.no_grad()
+def looks(model: Model, x: Inputs, batch_size: int = BATCH) -> Iterator[tuple[Tensor, Observed]]:
+    """Inputs, and what the model makes of them, batch by batch; nothing is kept."""
+    model = evaluating(model)
+    for first, batch, y in model.batches(x, batch_size):
+        with torch.no_grad():
+            z, belief = model.ask(batch, first)
+            seen = Observed(z, joint_logits(belief), belief, None if y is None else y.cpu())
+        yield batch, seen
+
+
 def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
-    """Features, logits and belief of inputs (N, ...) in one pass; the belief is `model.predict`'s.
-
-    Detectors learn from splits alone, and score tensors and arrays too.
-    """
-    passes = list(evaluating(model).passes(x, batch_size))
-    belief = Belief.cat([belief for _, belief in passes])
-    features = torch.cat([z for z, _ in passes])
-    return Observed(features, joint_logits(belief), belief, x if isinstance(x, AnySplit) else None)
+    """Features, logits and belief of all inputs (N, ...); the belief is `model.predict`'s."""
+    return Observed.cat([seen for _, seen in looks(model, x, batch_size)])
 
 
 def joint_logits(belief: Belief) -> Tensor:
@@ -138,7 +155,7 @@ class Detector:
     @property
     def learns(self) -> bool:
         """Whether it has to be fitted before it can score."""
-        return type(self)._fit is not Detector._fit
+        return type(self)._end is not Detector._end
 
     def missing(self, belief: Belief) -> str | None:
         """Why it cannot work with beliefs of this kind, or None if it can."""
@@ -146,15 +163,19 @@ class Detector:
             return f"{self.info.name} needs logits, and the method of this model has none"
         return None
 
-    def fit(self, model: Model, train: AnySplit, validation: AnySplit) -> None:
-        """Fit on what a model makes of data of role train and validation.
+    def fit(self, model: Model, train: SplitLike, validation: SplitLike | None = None) -> None:
+        """Fit on what a model makes of the data, which are read once, batch by batch.
 
-        `notes` says what came of it. Streams are read batch by batch; what is kept are features.
+        Kept is what the detector needs of them: `knn` keeps every training feature, `temperature`
+        the probabilities of validation data, all others keep sums alone. `notes` says what came of
+        it. A detector that learns nothing of some data does not read them.
+
+        Args:
+            model: trained.
+            train: role train; a data set or a loader is taken for that.
+            validation: likewise, role validation; `temperature` needs it.
         """
-        purpose = f"fitting the detector {self.info.name}"
-        require_role(train, (Role.TRAIN,), f"{purpose} as training data")
-        require_role(validation, (Role.VALIDATION,), f"{purpose} as validation data")
-        self.fit_observed(observe(model, train), observe(model, validation))
+        fit_together([self], model, train, validation)
 
     def score(self, model: Model, x: Inputs, batch_size: int = BATCH) -> Tensor:
         """Scores (N,) in float64, higher is more OOD; nothing is learnt.
@@ -164,23 +185,18 @@ class Detector:
             x: (N, ...) inputs, as `model.predict` takes them, of any role.
             batch_size: how many at a time.
         """
-        if self.needs != "inputs":
-            return self.score_observed(observe(model, x, batch_size))
         check_int("batch_size", batch_size, 1)
         self._check_ready()
         model = evaluating(model)
-        device = device_of(model)
-        batches = (move(batch, device) for _, batch in model._batches(x, batch_size))
-        return self._checked(torch.cat([self._score_batch(model, batch) for batch in batches]))
+        if self.needs == "inputs":
+            parts = [self.score_batch(model, x) for _, x, _ in model.batches(x, batch_size)]
+        else:
+            parts = [self.score_observed(seen) for _, seen in looks(model, x, batch_size)]
+        return self.checked(torch.cat(parts))
 
-    def fit_observed(self, train: Observed, validation: Observed) -> None:
-        """`fit`, where several detectors share one look at the data."""
-        purpose = f"fitting the detector {self.info.name}"
-        require_role(train.required_split, (Role.TRAIN,), f"{purpose} as training data")
-        require_role(validation.required_split, (Role.VALIDATION,), f"{purpose} as validation data")
-        self.notes = []
-        self._fit(train, validation)
-        self.fitted = True
+    def score_batch(self, model: Model, x: Tensor) -> Tensor:
+        """Scores (B,) of a checked batch by a detector that goes back through the model."""
+        return self._score_batch(model, move(x, device_of(model))).detach().cpu().double()
 
     def score_observed(self, observed: Observed) -> Tensor:
         """`score`, where several detectors share one look at the data."""
@@ -191,10 +207,19 @@ class Detector:
             )
         if reason := self.missing(observed.belief):
             raise InputError(reason)
-        return self._checked(self._score(observed))
+        return self._score(observed).detach().cpu().double()
 
-    def _fit(self, train: Observed, validation: Observed) -> None:
-        """What `fit` does once the roles are checked."""
+    def _begin(self) -> None:
+        """Forget what was learnt before."""
+
+    def _from_train(self, seen: Observed) -> None:
+        """Learn from a batch of training data."""
+
+    def _from_validation(self, seen: Observed) -> None:
+        """Learn from a batch of validation data."""
+
+    def _end(self) -> None:
+        """Make of it what scores need."""
 
     def _score(self, observed: Observed) -> Tensor:
         raise NotImplementedError
@@ -208,14 +233,57 @@ class Detector:
                 f"{self.info.name} is not fitted: call fit(model, train, validation) first"
             )
 
-    def _checked(self, scores: Tensor) -> Tensor:
+    def checked(self, scores: Tensor) -> Tensor:
+        """Scores (N,) of all inputs, or an error that names the input whose score is NaN."""
         bad = scores.isnan()
         if bool(bad.any()):
             raise InputError(
                 f"the {self.info.name} score of input {int(bad.nonzero()[0])} is NaN: look for NaN "
                 "or infinite values in the input or in the weights"
             )
-        return scores.detach().cpu().to(torch.float64)
+        return scores
+
+
+def fit_together(
+    detectors: Sequence[Detector], model: Model, train: SplitLike, validation: SplitLike | None
+) -> None:
+    """`Detector.fit` of several, which share one walk through the data.
+
+    Args:
+        detectors: to be fitted.
+        model: trained.
+        train: as `Detector.fit` takes it.
+        validation: likewise.
+    """
+    names = ", ".join(detector.info.name for detector in detectors)
+    purpose = f"fitting the detector{'s' if len(detectors) > 1 else ''} {names}"
+    train = given_role(train, Role.TRAIN)
+    require_role(train, (Role.TRAIN,), f"{purpose} as training data")
+    from_train = _that_override(detectors, "_from_train")
+    from_validation = _that_override(detectors, "_from_validation")
+    if validation is not None:
+        validation = given_role(validation, Role.VALIDATION)
+        require_role(validation, (Role.VALIDATION,), f"{purpose} as validation data")
+    elif from_validation:
+        name = from_validation[0].info.name
+        raise InputError(f"{name} learns from validation data: call fit(model, train, validation)")
+    for detector in detectors:
+        detector.notes, detector.fitted = [], not detector.learns
+        detector._begin()
+    for _, seen in looks(model, train) if from_train else ():
+        for detector in from_train:
+            detector._from_train(seen)
+    for _, seen in looks(model, validation) if from_validation and validation is not None else ():
+        for detector in from_validation:
+            detector._from_validation(seen)
+    for detector in detectors:
+        detector._end()
+        detector.fitted = True
+
+
+def _that_override(detectors: Sequence[Detector], name: str) -> list[Detector]:
+    usual = getattr(Detector, name)
+    return [detector for detector in detectors if getattr(type(detector), name) is not usual]
 
 
 def perturbed(x: Tensor, magnitude: float, loss: Callable[[Tensor], Tensor]) -> Tensor:

@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from gemfi import metrics
 from gemfi._config import check_number
-from gemfi.data import Role, Split, require_role
-from gemfi.density import ClassGaussians, Statistics
+from gemfi.data import AnySplit, Role, require_role
+from gemfi.density import ClassGaussians
 from gemfi.detectors.base import (
     BATCH,
     Detector,
@@ -24,7 +24,8 @@ from gemfi.detectors.base import (
     joint_logits,
     perturbed,
 )
-from gemfi.detectors.single_pass import empty_gaussians, fitted_gaussians
+from gemfi.detectors.single_pass import GaussianFit
+from gemfi.devices import device_of, move
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating
@@ -85,8 +86,8 @@ class ODIN(Detector):
     def choose_epsilon(
         cls,
         model: Model,
-        inside: Split,
-        outside: Split | None = None,
+        inside: AnySplit,
+        outside: AnySplit | None = None,
         *,
         temperature: float = 1000.0,
         candidates: Sequence[float] = CANDIDATES,
@@ -173,17 +174,28 @@ class Mahalanobis(Detector):
         """Features alone, unless there is noise or there are layers."""
         return "inputs" if self.config.noise or self.config.layers else "features"
 
-    def _fit(self, train: Observed, validation: Observed) -> None:
+    def _begin(self) -> None:
         if self.config.layers:
             raise InputError(
                 "a Mahalanobis detector of several layers needs the model and OOD validation data: "
                 "call fit_layers(model, train, inside, outside)"
             )
         self.weight = None  # of an earlier fit_layers
-        self.gaussians = [fitted_gaussians(train, covariance="tied", ridge=self.config.ridge)]
+        self._fit = self._new_fit()
+
+    def _from_train(self, seen: Observed) -> None:
+        self._fit.see(seen.features, seen.labels, seen.logits.shape[1])
+
+    def _end(self) -> None:
+        self.gaussians = [self._fit.gaussians()]
         self.notes = list(self.gaussians[0].notes)
 
-    def fit_layers(self, model: Model, train: Split, inside: Split, outside: Split) -> None:
+    def _new_fit(self) -> GaussianFit:
+        return GaussianFit(covariance="tied", ridge=self.config.ridge)
+
+    def fit_layers(
+        self, model: Model, train: AnySplit, inside: AnySplit, outside: AnySplit
+    ) -> None:
         """Fit a Gaussian a class for each layer, and the weights of the layers.
 
         Means and covariances are those of training data, the weights of validation and
@@ -194,9 +206,10 @@ class Mahalanobis(Detector):
         require_role(inside, (Role.VALIDATION,), f"{purpose} as ID data")
         require_role(outside, (Role.OOD_VALIDATION,), f"{purpose} as OOD data")
         model = evaluating(model)
-        self.gaussians = self._layer_gaussians(model, train.x, train.labels)
+        self.gaussians = self._layer_gaussians(model, train)
+        device = device_of(model)
         near, far = (
-            torch.cat([self._distances(model, x) for x in torch.split(split.x, BATCH)])
+            torch.cat([self._distances(model, move(x, device)) for _, x, _ in model.batches(split)])
             for split in (inside, outside)
         )
         self.weight, self.intercept = _logistic(near, far)
@@ -235,19 +248,13 @@ class Mahalanobis(Detector):
         return torch.stack(distances, dim=1)
 
     @torch.no_grad()
-    def _layer_gaussians(self, model: Model, x: Tensor, y: Tensor) -> list[ClassGaussians]:
-        fits: list[tuple[ClassGaussians, Statistics]] = []
-        for inputs, labels in zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True):
-            layers = layer_features(model, inputs, self.config.layers)
-            if not fits:
-                options: dict[str, Any] = {"covariance": "tied", "ridge": self.config.ridge}
-                empty = [empty_gaussians(model.head.num_classes, z, **options) for z in layers]
-                fits = [(gaussians, gaussians.statistics()) for gaussians in empty]
-            for (_, statistics), z in zip(fits, layers, strict=True):
-                statistics.update(z, labels)
-        for gaussians, statistics in fits:
-            gaussians.fit(statistics)
-        return [gaussians for gaussians, _ in fits]
+    def _layer_gaussians(self, model: Model, train: AnySplit) -> list[ClassGaussians]:
+        fits = [self._new_fit() for _ in range(len(self.config.layers) + 1)]
+        for _, x, y in model.batches(train, BATCH):
+            layers = layer_features(model, move(x, device_of(model)), self.config.layers)
+            for fit, z in zip(fits, layers, strict=True):
+                fit.see(z, y.to(z.device), model.head.num_classes)  # type: ignore[union-attr]
+        return [fit.gaussians() for fit in fits]
 
 
 def nearest(gaussians: ClassGaussians, z: Tensor) -> Tensor:

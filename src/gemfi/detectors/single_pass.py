@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from gemfi import calibration, scores
 from gemfi._config import check_int, check_number
-from gemfi.density import ClassGaussians
+from gemfi.density import ClassGaussians, Statistics
 from gemfi.detectors.base import BATCH, Detector, DetectorInfo, Observed
 from gemfi.errors import InputError
 
@@ -49,9 +49,16 @@ class TemperatureScaling(Detector):
     )
     log_temperature: Tensor
 
-    def _fit(self, train: Observed, validation: Observed) -> None:
-        labels = validation.required_split.labels
-        self.log_temperature = calibration.fit_temperature(validation.belief.log_probs(), labels)
+    def _begin(self) -> None:
+        self._held: list[tuple[Tensor, Tensor]] = []
+
+    def _from_validation(self, seen: Observed) -> None:
+        self._held.append((seen.belief.log_probs(), seen.labels))
+
+    def _end(self) -> None:
+        log_probs, labels = map(torch.cat, zip(*self._held, strict=True))
+        self._held = []
+        self.log_temperature = calibration.fit_temperature(log_probs, labels)
         value = math.exp(float(self.log_temperature))
         note = f"T = {value:.4g}, fitted on {len(labels):,} validation samples"
         if calibration.at_bound(self.log_temperature):
@@ -158,9 +165,15 @@ class KNN(Detector):
     reference: Tensor
     k: int
 
-    def _fit(self, train: Observed, validation: Observed) -> None:
-        self.reference = train.features.to(torch.float64)
-        self.k = min(self.config.k, len(train))
+    def _begin(self) -> None:
+        self._parts: list[Tensor] = []
+
+    def _from_train(self, seen: Observed) -> None:
+        self._parts.append(seen.features.to(torch.float64))
+
+    def _end(self) -> None:
+        self.reference, self._parts = torch.cat(self._parts), []
+        self.k = min(self.config.k, len(self.reference))
         if self.k < self.config.k:
             self.notes = [
                 f"k = {self.k} and not {self.config.k}: there are no more training samples"
@@ -215,9 +228,14 @@ class DDU(Detector):
     default = DDUConfig()
     gaussians: ClassGaussians
 
-    def _fit(self, train: Observed, validation: Observed) -> None:
-        config = self.config
-        self.gaussians = fitted_gaussians(train, shrinkage=config.shrinkage, ridge=config.ridge)
+    def _begin(self) -> None:
+        self._fit = GaussianFit(shrinkage=self.config.shrinkage, ridge=self.config.ridge)
+
+    def _from_train(self, seen: Observed) -> None:
+        self._fit.see(seen.features, seen.labels, seen.logits.shape[1])
+
+    def _end(self) -> None:
+        self.gaussians = self._fit.gaussians()
         self.notes = list(self.gaussians.notes)
 
     def _score(self, observed: Observed) -> Tensor:
@@ -226,15 +244,29 @@ class DDU(Detector):
         return -torch.cat([self.gaussians(piece) for piece in pieces])
 
 
-def empty_gaussians(num_classes: int, z: Tensor, **options: Any) -> ClassGaussians:
-    """Gaussians in float64 for features like z (B, D), with options of `ClassGaussians`."""
-    return ClassGaussians(num_classes, z.shape[1], **options).to(z.device, torch.float64)
+class GaussianFit:
+    """Gaussians in float64 on features that come batch by batch.
 
+    Args:
+        options: of `ClassGaussians`.
+    """
 
-def fitted_gaussians(train: Observed, **options: Any) -> ClassGaussians:
-    """Gaussians on the features of training data."""
-    gaussians = empty_gaussians(train.logits.shape[1], train.features, **options)
-    statistics = gaussians.statistics()
-    statistics.update(train.features, train.required_split.labels)
-    gaussians.fit(statistics)
-    return gaussians
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self._fit: tuple[ClassGaussians, Statistics] | None = None
+
+    def see(self, z: Tensor, y: Tensor, num_classes: int) -> None:
+        """Count features (B, D) of classes (B,)."""
+        if self._fit is None:
+            empty = ClassGaussians(num_classes, z.shape[1], **self.options)
+            empty = empty.to(z.device, torch.float64)
+            self._fit = empty, empty.statistics()
+        self._fit[1].update(z, y)
+
+    def gaussians(self) -> ClassGaussians:
+        """Fitted on all that was seen."""
+        if self._fit is None:
+            raise InputError("no features were given")
+        gaussians, statistics = self._fit
+        gaussians.fit(statistics)
+        return gaussians

@@ -546,12 +546,12 @@ def diagnose(
         for name, layer in model.named_modules()
         if isinstance(layer, SpectralLayer)
     }
-    subject = Subject(model, observed.belief, split.labels, distances, norms, history)
+    subject = Subject(model, observed.belief, observed.labels, distances, norms, history)
     results = {name: check(subject) for name, check in CHECKS.items()}
     return Health(
         method=model.head.info.name,
         split=split.name,
-        n=len(split),
+        n=len(observed),
         findings=tuple(result for result in results.values() if isinstance(result, Finding)),
         skipped={name: result for name, result in results.items() if isinstance(result, str)},
         spectral_norms={name: norm for name, (norm, _) in norms.items()},

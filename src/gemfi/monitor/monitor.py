@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gemfi._config import check_number, check_seed
@@ -93,7 +94,8 @@ class Monitor:
         """
         require_role(calibration, USES["policy"], "a monitor")
         name = model.head.named_scores["epistemic"] if score is None else score
-        scores = score_of(model.predict(calibration, batch_size), name)
+        beliefs = model.beliefs(calibration, batch_size)
+        scores = torch.cat([score_of(belief, name) for belief, _ in beliefs])
         return cls(scores, false_alarm, seed, score=name)
 
     def __repr__(self) -> str:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from gemfi.belief import Belief
 from gemfi.data import TASKS, Role, Split, Task
-from gemfi.evaluation import Evaluation, evaluate
+from gemfi.evaluation import Evaluation, ScoredSplit, evaluate
 from gemfi.model import build_model
 from gemfi.training import TrainConfig, fit
 from gemfi_bench.demo import draw_figures
@@ -77,8 +76,8 @@ def make_run() -> Callable[..., Run]:
             detectors={},
             split=Split(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), Role.TEST, "none"),
             ood_splits={},
-            belief=Belief(torch.zeros(1, 1, 2), torch.zeros(1, 1)),
-            ood_beliefs={},
+            scored=ScoredSplit({}, {}, None, None),
+            ood_scored={},
         )
         nothing: Any = None
         return Run(Plan(task, method), nothing, nothing, evaluation, seconds)
