@@ -179,6 +179,7 @@ def evaluate(
     require_role(test, (Role.TEST, Role.VALIDATION), "evaluation as ID data")
     for split in ood.values():
         require_role(split, (Role.OOD_TEST, Role.OOD_VALIDATION), "evaluation as OOD data")
+    model.require_finished("an evaluation")
     named, judged = model.head.named_scores, {}
     numbers: dict[str, dict[str, Any]] = {}
     with _bar([test, *ood.values()], detectors, progress) as bar:

@@ -219,6 +219,18 @@ class Model(nn.Module):
         self.inputs = self.inputs.trained_on(train)
         return [*self.head.notes(), *finish(self, train, validation)]
 
+    def require_finished(self, what: str) -> None:
+        """Refuse a model whose weights alone are trained.
+
+        Args:
+            what: that wants more of it, for the message.
+        """
+        if not self.head.is_finished:
+            raise InputError(
+                f"{what} needs a finished model, and the densities of this {self.head.info.name} "
+                "are not fitted: after a loop of your own, call model.finish(train, validation)"
+            )
+
     def batches(
         self, inputs: Inputs, batch_size: int = 512
     ) -> Iterator[tuple[int, Tensor, Tensor | None]]:

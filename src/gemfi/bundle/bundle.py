@@ -269,6 +269,7 @@ def make_bundle(
     """A bundle of a model that is at hand; the arguments are those of `save`."""
     if not isinstance(model, Model):
         raise InputError(f"a bundle is of a gemfi.Model, got {type(model).__name__}")
+    model.require_finished("a bundle")
     if not isinstance(calibration, AnySplit | Readings | None):
         raise InputError(f"calibration= must be a split, got {type(calibration).__name__}")
     inputs = replace(model.inputs, class_names=_class_names(model, class_names, calibration))

@@ -185,6 +185,7 @@ def read_model(
         doubt: likewise.
         labelled: whether to see which labels are wrong.
     """
+    model.require_finished("a policy")
     return Readings.cat(
         [
             read_belief(belief, score, doubt, y if labelled else None)

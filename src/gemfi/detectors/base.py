@@ -267,6 +267,7 @@ def fit_together(
     elif from_validation:
         name = from_validation[0].info.name
         raise InputError(f"{name} learns from validation data: call fit(model, train, validation)")
+    model.require_finished("a detector")
     for detector in detectors:
         detector.notes, detector.fitted = [], not detector.learns
         detector._begin()

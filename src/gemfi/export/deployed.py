@@ -47,6 +47,7 @@ class Deployed(nn.Module):
 
     def __init__(self, model: Model, policy: Policy | None = None) -> None:
         super().__init__()
+        model.require_finished("an export")
         check_exportable(model, policy)
         self.model = folded(model)
         self.policy = policy

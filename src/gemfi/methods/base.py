@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from gemfi._config import check_int
 from gemfi.belief import Belief
+from gemfi.density import Fitted
 from gemfi.errors import InputError
 from gemfi.outliers import NONE, OutlierConfig
 
@@ -134,6 +135,11 @@ class Head(nn.Module):
     def copies(cls, config: Any) -> int:  # noqa: ARG003
         """How many backbones the head stands on, side by side."""
         return 1
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that `fit_statistics` fits is there."""
+        return all(part.fitted for part in self.modules() if isinstance(part, Fitted))
 
     def members(self, backbone: nn.Module) -> list[tuple[nn.Module, Head]]:
         """Backbones and heads that are trained one by one instead; none by default."""

@@ -93,6 +93,7 @@ class Monitor:
             batch_size: how many inputs at a time.
         """
         require_role(calibration, USES["policy"], "a monitor")
+        model.require_finished("a monitor")
         name = model.head.named_scores["epistemic"] if score is None else score
         beliefs = model.beliefs(calibration, batch_size)
         scores = torch.cat([score_of(belief, name) for belief, _ in beliefs])
