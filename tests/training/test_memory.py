@@ -53,7 +53,8 @@ monitor = Monitor.fit(model, calibration)
 save(sys.argv[2], model, calibration=calibration, policy=policy)
 for belief, _ in model.beliefs(DataLoader(Rows(rows), batch_size=100)):
     monitor.update(belief)
-said(steps=-(-rows // 100), done=found.row("more")["n_ood_epistemic"] == monitor.state.count == rows)
+seen = {found.row("more")["n_ood_epistemic"], monitor.state.count}
+said(steps=-(-rows // 100), done=seen == {rows})
 """
 
 
