@@ -300,6 +300,7 @@ _EXTRAS: Final = {  # of gemfi: the modules that each brings
     "data": ("PIL", "requests"),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "plot": ("matplotlib",),
+    "ray": ("ray",),
     "serve": ("fastapi", "prometheus_client", "python_multipart", "uvicorn"),
 }
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -26,12 +26,20 @@ from tqdm import tqdm
 from gemfi._files import replacing, to_json
 from gemfi.answers import Answers, Table
 from gemfi.bundle import Bundle
+from gemfi.cluster import Rows, connected, on_workers
 from gemfi.data.readers import channels_first
-from gemfi.data.readers.arrays import stream_array
-from gemfi.data.readers.base import ROWS, Piece
-from gemfi.data.readers.images import is_image, stream_images
-from gemfi.data.readers.tables import parquet_modules, stream_csv, stream_parquet
+from gemfi.data.readers.arrays import count_rows, stream_array
+from gemfi.data.readers.base import ROWS, Piece, Span
+from gemfi.data.readers.images import IMAGES, is_image, stream_images
+from gemfi.data.readers.remote import File, RemoteFile, is_remote, list_remote
+from gemfi.data.readers.tables import (
+    parquet_modules,
+    split_row_groups,
+    stream_csv,
+    stream_parquet,
+)
 from gemfi.decisions import Policy
+from gemfi.devices import place
 from gemfi.errors import InputError
 from gemfi.scores import MAIN, available
 
@@ -43,10 +51,12 @@ WRITTEN: Final = tuple(name for name in MAIN if name != "max_prob")  # the confi
 
 _NUMBERS: Final = 1 << 24  # of an array that are read at a time, so that large images are few
 
+_PIECES: Final = 16  # of a part
+
 _ENDINGS: Final = (".csv", ".jsonl", ".parquet")
 
 Column = tuple[str, type]
-Reader = Callable[[Path, Bundle], Iterator[Piece]]
+Reader = Callable[["Part", Bundle], Iterator[Piece]]
 Write = Callable[[Sequence[Sequence[Any]]], None]
 
 
@@ -72,62 +82,119 @@ class Scored:
                 counter.update(row[names.index(name)] for row in rows if not row[-1])
 
 
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """A model that answers about parts of inputs, in any process.
+
+    Args:
+        bundle: the model.
+        policy: adds a verdict and a p-value.
+        probs: add the probability of each class.
+        batch_size: inputs of a forward pass.
+    """
+
+    bundle: Bundle
+    policy: Policy | None = None
+    probs: bool = False
+    batch_size: int = 512
+
+    def columns(self) -> list[Column]:
+        """Of the rows."""
+        shape, kind = self.bundle.sample_shape, self.bundle.info.torch_dtype
+        texts = {"label", "verdict"}
+        names = self._ask(torch.zeros(1, *shape, dtype=kind)).columns(probs=self.probs)
+        columns = [(name, str if name in texts else float) for name in names]
+        return [("input", str), *columns, ("error", str)]
+
+    def __call__(self, part: Part) -> Iterator[Rows]:
+        """The rows of each piece; an input that cannot be read has a row that says why."""
+        for piece, x in read_part(part, self.bundle):
+            try:
+                answers = self._ask(x)
+            except InputError:
+                refused = _refused(self._ask, x)
+                piece.errors.update(refused)
+                x[list(refused)] = 0
+                answers = self._ask(x)
+            yield _rows(piece, answers.columns(probs=self.probs))
+
+    def on(self, device: str) -> Scorer:
+        """The same, with the model moved to a device."""
+        place(self.bundle.model, device)
+        return self
+
+    def _ask(self, x: Tensor) -> Answers:
+        belief = self.bundle.model.predict(x, self.batch_size)
+        names = [name for name in WRITTEN if name in available(belief)]
+        return Answers.of(belief, self.bundle.info.class_names, names, self.policy)
+
+
 def score_files(
     bundle: Bundle,
-    inputs: Sequence[Path | str],
+    inputs: Sequence[File | str],
     out: Path | None = None,
     *,
     policy: Policy | None = None,
     probs: bool = False,
     batch_size: int = 512,
     progress: bool | None = None,
+    ray: str | None = None,
+    key: str | None = None,
+    device: str = "auto",
 ) -> Scored:
     """Ask a model about files; an input that cannot be read has a row that says why.
 
     Args:
         bundle: the model.
-        inputs: images, folders of images, `.npy`, `.npz`, `.csv`, `.parquet`.
+        inputs: images, folders of images or of parquet files, `.npy`, `.npz`, `.csv`, `.parquet`;
+            here, or where pyarrow reads them, such as `s3://bucket/folder`.
         out: `.csv`, `.jsonl` or `.parquet`; None to write nothing.
         policy: adds a verdict and a p-value.
         probs: add the probability of each class.
         batch_size: inputs of a forward pass.
         progress: show a progress bar; None shows one if standard error is a terminal.
+        ray: the address of a Ray cluster that does it, as `gemfi.cluster.connected` takes it.
+        key: write the rows of a cluster as they come; `input` or the column of parquet files by
+            which they are found again. None keeps the order of the inputs.
+        device: of the models of a cluster; that of `bundle` stays where it is.
     """
     files = find_inputs(inputs)
     if out is not None:
         check_output(out, files)
-
-    def ask(x: Tensor) -> Answers:
-        belief = bundle.model.predict(x, batch_size)
-        names = [name for name in WRITTEN if name in available(belief)]
-        return Answers.of(belief, bundle.info.class_names, names, policy)
-
-    trial = ask(torch.zeros(1, *bundle.sample_shape, dtype=bundle.info.torch_dtype))
-    texts = {"label", "verdict"}
-    names = trial.columns(probs=probs)
-    columns = [(name, str if name in texts else float) for name in names]
-    scored = Scored([("input", str), *columns, ("error", str)])
+    if key is not None and ray is None:
+        raise InputError(f"key {key!r}: without a cluster rows are in the order of the inputs")
+    scorer = Scorer(bundle, policy, probs, batch_size)
+    scored = Scored(scorer.columns())
+    parts = split_inputs(files, bundle, None if key == "input" else key)
     bar = tqdm(
         desc="predict",
         unit="input",
         disable=None if progress is None else not progress,
         leave=False,
     )
-    with nullcontext() if out is None else writer(out, scored.columns) as write, bar:
-        for piece, x in stream_inputs(files, bundle):
-            try:
-                answers = ask(x)
-            except InputError:
-                refused = _refused(ask, x)
-                piece.errors.update(refused)
-                x[list(refused)] = 0
-                answers = ask(x)
-            rows = _rows(piece, answers.columns(probs=probs))
+    answers = _answers(scorer, parts, ray, device, ordered=key is None)
+    with closing(answers), ExitStack() as stack:
+        write = None if out is None else stack.enter_context(writer(out, scored.columns))
+        stack.enter_context(bar)
+        for rows in answers:
             if write is not None:
                 write(rows)
             scored.add(rows)
             bar.update(len(rows))
     return scored
+
+
+def _answers(
+    scorer: Scorer, parts: Iterator[Part], ray: str | None, device: str, *, ordered: bool
+) -> Generator[Rows, None, None]:
+    """The rows of all parts, from here or from a cluster."""
+    if ray is None:
+        for part in parts:
+            yield from scorer(part)
+        return
+    found, columns = list(parts), scorer.columns()
+    with connected(ray):
+        yield from on_workers(scorer.on, found, columns, device=device, ordered=ordered)
 
 
 def _refused(ask: Callable[[Tensor], Answers], x: Tensor, first: int = 0) -> dict[int, str]:
@@ -160,53 +227,115 @@ def _rows(piece: Piece, columns: Table) -> list[list[Any]]:
 # -- inputs ----------------------------------------------------------------------------------------
 
 
-def find_inputs(paths: Sequence[Path | str]) -> list[Path]:
-    """The files to read, folders replaced by the images below them; nothing is opened yet."""
-    files: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            below = (file for file in path.rglob("*") if is_image(file) and file.is_file())
-            images = sorted(file for file in below if not file.name.startswith("."))
-            if not images:
-                raise InputError(f"{path} holds no images")
-            files += images
-        elif not path.exists():
-            raise InputError(f"{path} does not exist")
-        elif not is_image(path) and path.suffix.lower() not in READERS:
+@dataclass(frozen=True)
+class Part:
+    """Inputs that are read by themselves: images, a file of rows, or some rows of one.
+
+    Attributes:
+        files: some images, or one file of rows.
+        span: what to read of a file of rows; None for all.
+        key: the column of a parquet file that names its rows; None for the file and the position.
+    """
+
+    files: tuple[File, ...]
+    span: Span | None = None
+    key: str | None = None
+
+
+def find_inputs(paths: Sequence[File | str]) -> list[File]:
+    """The files to read, in place of folders what is below them; nothing is opened yet.
+
+    Of a folder these are the images; the parquet files, where there are none.
+    """
+    files: list[File] = []
+    for path in paths:
+        below, is_folder = _below(path)
+        if is_folder:
+            seen = [file for file in below if not file.name.startswith(".")]
+            images = [file for file in seen if is_image(file)]
+            below = images or [file for file in seen if file.suffix.lower() == ".parquet"]
+            if not below:
+                raise InputError(f"{path} holds no images, and no parquet files")
+        elif not is_image(below[0]) and below[0].suffix.lower() not in READERS:
             raise InputError(
                 f"{path}: an input is an image (.png, .jpg, .bmp, .webp), a folder of images, or "
                 f"{', '.join(READERS)}"
             )
-        else:
-            files.append(path)
+        files += below
     if not files:
         raise InputError("give at least one input: an image, a folder, or a file of rows")
     return files
 
 
-def stream_inputs(files: Sequence[Path], bundle: Bundle) -> Iterator[tuple[Piece, Tensor]]:
-    """Pieces of the files in order, each with its inputs as the model takes them.
+def _below(path: File | str) -> tuple[Sequence[File], bool]:
+    """A file, or all below a folder, in order; and whether it is a folder."""
+    if isinstance(path, RemoteFile):
+        return [path], False
+    if is_remote(path):
+        return list_remote(str(path))
+    here = Path(path)
+    if here.is_dir():
+        return sorted(file for file in here.rglob("*") if file.is_file()), True
+    if not here.exists():
+        raise InputError(f"{path} does not exist")
+    return [here], False
 
-    A file that cannot be read, or not to its end, has one input with the error in its place.
-    """
+
+def split_inputs(files: Sequence[File], bundle: Bundle, key: str | None = None) -> Iterator[Part]:
+    """The parts of files, in order: a long array or parquet file has several."""
     for image, group in groupby(files, is_image):
-        members = list(group)
-        for batch in [members] if image else [[file] for file in members]:
-            try:
-                if image:
-                    pieces = _images(batch, bundle)
-                else:
-                    pieces = READERS[batch[0].suffix.lower()](batch[0], bundle)
-                for piece in pieces:
-                    x = _tensor(piece.x, bundle, piece.names[0])
-                    errors = _unfit(x, bundle)
-                    x[list(errors)] = 0
-                    yield Piece(piece.names, piece.x, errors | piece.errors), x
-            except InputError as error:
-                names = [str(file) for file in batch]
-                x = torch.zeros(len(batch), *bundle.sample_shape)
-                errors = dict.fromkeys(range(len(batch)), str(error))
-                yield Piece(names, x.numpy(), errors), x
+        members = tuple(group)
+        if image:
+            starts = range(0, len(members), IMAGES)
+            yield from (Part(members[start : start + IMAGES]) for start in starts)
+            continue
+        for file in members:
+            ending = file.suffix.lower()
+            if key is not None and ending != ".parquet":
+                raise InputError(f"{file} has no column {key!r}: that is for parquet; take input")
+            for span in _spans(file, ending, bundle):
+                yield Part((file,), span, key)
+
+
+def _spans(file: File, ending: str, bundle: Bundle) -> Sequence[Span | None]:
+    """What to read of a file at a time; None is all of it, and of what cannot be read."""
+    try:
+        if ending == ".parquet":
+            return split_row_groups(file, _PIECES * ROWS) or [None]
+        if ending == ".npy":
+            rows, step = count_rows(file), _PIECES * _rows_at_a_time(bundle)
+            return [(start, min(start + step, rows)) for start in range(0, rows, step)] or [None]
+    except InputError:
+        return [None]  # whoever reads it says why
+    return [None]
+
+
+def stream_inputs(files: Sequence[File], bundle: Bundle) -> Iterator[tuple[Piece, Tensor]]:
+    """Pieces of the files in order, each with its inputs as the model takes them."""
+    for part in split_inputs(files, bundle):
+        yield from read_part(part, bundle)
+
+
+def read_part(part: Part, bundle: Bundle) -> Iterator[tuple[Piece, Tensor]]:
+    """The pieces of a part, each with its inputs as the model takes them.
+
+    What cannot be read, or not to its end, has one input with the error in its place.
+    """
+    try:
+        first = part.files[0]
+        if is_image(first):
+            pieces = _images(part, bundle)
+        else:
+            pieces = READERS[first.suffix.lower()](part, bundle)
+        for piece in pieces:
+            x = _tensor(piece.x, bundle, piece.names[0])
+            errors = _unfit(x, bundle)
+            x[list(errors)] = 0
+            yield Piece(piece.names, piece.x, errors | piece.errors), x
+    except InputError as error:
+        names = [str(file) for file in part.files]
+        x = torch.zeros(len(names), *bundle.sample_shape)
+        yield Piece(names, x.numpy(), dict.fromkeys(range(len(names)), str(error))), x
 
 
 def _unfit(x: Tensor, bundle: Bundle) -> dict[int, str]:
@@ -244,26 +373,33 @@ def _tensor(x: npt.NDArray[Any], bundle: Bundle, where: str) -> Tensor:
         return torch.from_numpy(np.array(x, dtype=np.float32))
 
 
-def _images(files: Sequence[Path], bundle: Bundle) -> Iterator[Piece]:
+def _images(part: Part, bundle: Bundle) -> Iterator[Piece]:
     if bundle.kind != "image":
         raise InputError(f"an image, but {bundle.name} takes inputs of shape {bundle.sample_shape}")
     channels, height, width = bundle.sample_shape
-    return stream_images(files, size=(height, width), mode="L" if channels == 1 else "RGB")
+    return stream_images(part.files, size=(height, width), mode="L" if channels == 1 else "RGB")
 
 
-def _table(read: Callable[..., Iterator[Piece]], file: Path, bundle: Bundle) -> Iterator[Piece]:
-    shape = bundle.sample_shape
+def _table(part: Part, bundle: Bundle) -> Iterator[Piece]:
+    shape, (file,) = bundle.sample_shape, part.files
     if len(shape) != 1:
         raise InputError(
             f"{file} is a table, but {bundle.name} takes inputs of shape {shape}: save them as .npy"
         )
-    return read(file, bundle.columns, shape[0])
+    if file.suffix.lower() == ".parquet":
+        return stream_parquet(file, bundle.columns, shape[0], part.span, part.key)
+    if not isinstance(file, Path):
+        raise InputError(f"{file}: CSV is read from this machine alone; make it parquet")
+    return stream_csv(file, bundle.columns, shape[0])
 
 
-def _array(file: Path, bundle: Bundle) -> Iterator[Piece]:
-    rows = max(1, min(ROWS, _NUMBERS // math.prod(bundle.sample_shape)))
+def _rows_at_a_time(bundle: Bundle) -> int:
+    return max(1, min(ROWS, _NUMBERS // math.prod(bundle.sample_shape)))
+
+
+def _array(part: Part, bundle: Bundle) -> Iterator[Piece]:
     columns = bundle.info.columns
-    for piece in stream_array(file, rows):
+    for piece in stream_array(part.files[0], _rows_at_a_time(bundle), part.span):
         cells = piece.x.shape[1:]
         if columns is not None and cells == (len(columns.names),) and cells != bundle.sample_shape:
             x, errors = columns.encode(dict(zip(columns.names, piece.x.T, strict=True)))
@@ -275,8 +411,8 @@ def _array(file: Path, bundle: Bundle) -> Iterator[Piece]:
 READERS: Final[Mapping[str, Reader]] = {
     ".npy": _array,
     ".npz": _array,
-    ".csv": partial(_table, stream_csv),
-    ".parquet": partial(_table, stream_parquet),
+    ".csv": _table,
+    ".parquet": _table,
 }
 """Ending of a file of rows -> how it is read."""
 
@@ -284,7 +420,7 @@ READERS: Final[Mapping[str, Reader]] = {
 # -- outputs ---------------------------------------------------------------------------------------
 
 
-def check_output(path: Path, inputs: Sequence[Path] = ()) -> None:
+def check_output(path: Path, inputs: Sequence[File] = ()) -> None:
     """Refuse, before the work, a path that could not be written, or that would replace an input."""
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {path}: it must end in {', '.join(_ENDINGS)}")
@@ -292,7 +428,8 @@ def check_output(path: Path, inputs: Sequence[Path] = ()) -> None:
         raise InputError(f"--out {path} is a folder; give a file")
     if not path.resolve().parent.is_dir():
         raise InputError(f"--out {path}: its folder does not exist")
-    if path.exists() and any(path.samefile(file) for file in inputs if file.exists()):
+    here = [file for file in inputs if isinstance(file, Path)]
+    if path.exists() and any(path.samefile(file) for file in here if file.exists()):
         raise InputError(f"--out {path} is one of the inputs, which it would replace")
     if path.suffix.lower() == ".parquet":
         parquet_modules()

@@ -27,6 +27,7 @@ Goal = Annotated[str | None, shown_as("GOAL")]
 Backbone = Annotated[str | None, shown_as("MODULE:NAME")]
 File = Annotated[str | None, shown_as("FILE")]
 Folder = Annotated[str | None, shown_as("PATH")]
+Ray = Annotated[str | None, shown_as("ADDRESS")]
 Device = Annotated[str, shown_as("DEVICE", "(default: auto)")]
 
 

@@ -27,6 +27,8 @@ def predict(
     backbone: options.Backbone = None,
     batch_size: int = 512,
     device: options.Device = "auto",
+    ray: options.Ray = None,
+    key: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None,
     *,
     probs: bool = False,
     quiet: bool = False,
@@ -40,7 +42,8 @@ def predict(
     Args:
         model: the folder of a run, a bundle (.safetensors), or mnist-gem-fi, which comes with the
             package.
-        inputs: .png .jpg .bmp .webp, folders of them, .npy .npz .csv .parquet.
+        inputs: .png .jpg .bmp .webp, .npy .npz .csv .parquet, folders of images or of .parquet, and
+            all but .csv also where pyarrow reads them, such as s3://bucket/folder.
         policy: what to decide by, such as false_alarm=0.05 or false_alarm=0.05,risk=0.02, in place
             of the policy of a bundle; it is fitted on the calibration data that a bundle remembers,
             or on those of the run's task.
@@ -48,12 +51,17 @@ def predict(
         backbone: where the network of a bundle is whose backbone is of your own, such as mynet:Net.
         batch_size: inputs of a forward pass.
         device: auto, cpu, cuda, cuda:N or mps.
+        ray: score on a Ray cluster, with a model a worker: auto, local (started here), host:port or
+            ray://host:port. Inputs must be where the workers can read them.
+        key: with --ray, write rows as they are ready, and not in order: input, or the column of
+            parquet files whose cells then stand in the column input.
         probs: also write the probability of each class.
         quiet: print nothing but errors.
     """
     goal = None if policy is None else Goal.parse(policy)
     bundle = open_model(model, backbone)
-    place(bundle.model, device)
+    if ray is None:
+        place(bundle.model, device)
     files, target = find_inputs(inputs), None if out is None else Path(out)
     if target is not None:
         check_output(target, files)  # before the policy, which takes its time
@@ -68,6 +76,9 @@ def predict(
         probs=probs,
         batch_size=batch_size,
         progress=False if quiet else None,
+        ray=ray,
+        key=key,
+        device=device,
     )
     if not quiet:
         print(_shown(scored, out))

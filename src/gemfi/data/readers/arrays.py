@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import tokenize
 import zipfile
 import zlib
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemfi.data.readers import base
+from gemfi.data.readers.remote import File, opened
 from gemfi.errors import InputError
 
 _HEADERS: Final = {  # version -> reader; 3.0 is for structured arrays
@@ -66,16 +68,25 @@ def read_npz(path: base.PathLike, keys: Sequence[str] | None = None) -> dict[str
         return arrays
 
 
-def stream_array(path: Path, rows: int = base.ROWS) -> Iterator[base.Piece]:
-    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive, in pieces."""
-    start = 0
-    for x in stream_rows(path, rows):
-        yield base.Piece([f"{path}[{start + row}]" for row in range(len(x))], x)
+def stream_array(file: File, rows: int, span: base.Span | None = None) -> Iterator[base.Piece]:
+    """The rows of an `.npy` file, or of `x` or `images` in an `.npz` archive, in pieces.
+
+    Args:
+        file: to read.
+        rows: of a piece.
+        span: the rows to read; None for all.
+    """
+    start = 0 if span is None else span[0]
+    for x in stream_rows(file, rows, span=span):
+        yield base.Piece([f"{file}[{start + row}]" for row in range(len(x))], x)
         start += len(x)
 
 
 def stream_rows(
-    path: base.PathLike, rows: int, keys: Sequence[str] = ("x", "images")
+    path: base.PathLike | File,
+    rows: int,
+    keys: Sequence[str] = ("x", "images"),
+    span: base.Span | None = None,
 ) -> Iterator[npt.NDArray[Any]]:
     """Some rows of an array after the other, read from the file as they are asked for.
 
@@ -83,26 +94,29 @@ def stream_rows(
         path: an `.npy` file, or an `.npz` archive.
         rows: at a time.
         keys: of an archive, the first of these that it holds.
+        span: the rows to read; None for all.
     """
-    path = Path(path)
-    with ExitStack() as stack:
-        with _broken_is(f"cannot read {path}"):
-            stream, size, where = _stream(path, keys, stack)
-        shape, fortran, dtype = _header(stream, size, where)
-        if not shape or (fortran and len(shape) > 1):
-            raise InputError(
-                f"{where}: expected rows one after the other, got shape {shape}"
-                f"{', columns first; save np.ascontiguousarray(x)' if fortran else ''}"
-            )
-        for start in range(0, shape[0], rows):
-            count = min(rows, shape[0] - start)
-            wanted = count * dtype.itemsize * math.prod(shape[1:])
+    file = Path(path) if isinstance(path, str | os.PathLike) else path
+    with _array(file, keys) as (stream, shape, dtype, where):
+        size = dtype.itemsize * math.prod(shape[1:])  # of a row
+        first, last = (0, shape[0]) if span is None else span
+        if first:
+            stream.seek(first * size, 1)
+        for start in range(first, last, rows):
+            count = min(rows, last - start)
             with _broken_is(f"{where} is truncated or corrupt"):
-                data = stream.read(wanted)
-            if len(data) < wanted:
-                raise InputError(f"{where} is truncated: {wanted - len(data):,} bytes are missing")
+                data = stream.read(count * size)
+            if len(data) < count * size:
+                missing = count * size - len(data)
+                raise InputError(f"{where} is truncated: {missing:,} bytes are missing")
             numbers = np.frombuffer(data, dtype).reshape(count, *shape[1:])
             yield numbers.astype(dtype.newbyteorder("="))
+
+
+def count_rows(file: File) -> int:
+    """The rows of an `.npy` file, by its header."""
+    with _array(file, ()) as (_, shape, _, _):
+        return shape[0]
 
 
 def read_array_pictures(path: base.PathLike) -> base.Pictures:
@@ -125,32 +139,51 @@ def _broken_is(problem: str) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+def _opened(path: File) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
     """An npz archive and its members, by key."""
-    try:
-        archive = zipfile.ZipFile(path)
-    except _BROKEN as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        size = f" ({path.stat().st_size} bytes)" if path.is_file() else ""
-        raise InputError(f"cannot read {path}{size} as npz: {reason}") from error
-    with archive:
+    size = 0
+    with ExitStack() as stack:
+        try:
+            stream, size = stack.enter_context(opened(path))
+            archive = stack.enter_context(zipfile.ZipFile(stream))
+        except _BROKEN as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            known = f" ({size} bytes)" if size else ""
+            raise InputError(f"cannot read {path}{known} as npz: {reason}") from error
         yield archive, {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
 
 
-def _absent(path: Path, keys: str, members: Iterable[str]) -> InputError:
+def _absent(path: File, keys: str, members: Iterable[str]) -> InputError:
     return InputError(f"{path} has no array {keys}; it holds: {', '.join(members) or 'nothing'}")
 
 
-def _stream(path: Path, keys: Sequence[str], stack: ExitStack) -> tuple[IO[bytes], int, str]:
+@contextmanager
+def _array(
+    file: File, keys: Sequence[str]
+) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype[Any], str]]:
+    """The stream of an array from its first row on, its shape and type, and what to call it."""
+    with ExitStack() as stack:
+        with _broken_is(f"cannot read {file}"):
+            stream, size, where = _stream(file, keys, stack)
+        shape, fortran, dtype = _header(stream, size, where)
+        if not shape or (fortran and len(shape) > 1):
+            raise InputError(
+                f"{where}: expected rows one after the other, got shape {shape}"
+                f"{', columns first; save np.ascontiguousarray(x)' if fortran else ''}"
+            )
+        yield stream, shape, dtype, where
+
+
+def _stream(file: File, keys: Sequence[str], stack: ExitStack) -> tuple[IO[bytes], int, str]:
     """The stream of an array, its size and what to call it."""
-    if path.suffix.lower() == ".npy":
-        return stack.enter_context(path.open("rb")), path.stat().st_size, str(path)
-    archive, members = stack.enter_context(_opened(path))
+    if file.suffix.lower() == ".npy":
+        return *stack.enter_context(opened(file)), str(file)
+    archive, members = stack.enter_context(_opened(file))
     key = next((key for key in keys if key in members), None)
     if key is None:
-        raise _absent(path, " or ".join(keys), members)
+        raise _absent(file, " or ".join(keys), members)
     stream = stack.enter_context(archive.open(members[key]))
-    return stream, members[key].file_size, f"{path}: {key!r}"
+    return stream, members[key].file_size, f"{file}: {key!r}"
 
 
 def _read(stream: IO[bytes], size: int, where: str) -> npt.NDArray[Any]:

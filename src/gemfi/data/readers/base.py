@@ -20,6 +20,9 @@ MAX_BYTES: Final = 4 * 2**30
 ROWS: Final = 4096
 """Rows of a piece of a table or an array, at most."""
 
+Span = tuple[int, int]
+"""The first and the end of what is to be read: rows of an array, row groups of a parquet file."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pictures:

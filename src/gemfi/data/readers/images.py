@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from gemfi._files import require_module
 from gemfi.data.readers import base
+from gemfi.data.readers.remote import File, RemoteFile
 from gemfi.errors import InputError
 
 Mode = Literal["RGB", "L"]
@@ -100,7 +101,7 @@ def read_image_folder(
 
 
 def read_image(
-    path: base.PathLike | IO[bytes],
+    path: base.PathLike | RemoteFile | IO[bytes],
     *,
     size: tuple[int, int] | None = None,
     mode: Mode = "RGB",
@@ -118,7 +119,8 @@ def read_image(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on sizes and metadata: sizes are checked here
-            with pillow.open(path, formats=_FORMATS) as file:
+            source = path.fetched() if isinstance(path, RemoteFile) else path
+            with pillow.open(source, formats=_FORMATS) as file:
                 _check(file, path, max_pixels)
                 image = file.convert(mode)
                 if size is not None:
@@ -129,13 +131,15 @@ def read_image(
                 pixels = np.asarray(image, np.uint8)
     except InputError:
         raise
+    except pillow.UnidentifiedImageError as error:
+        raise InputError(f"{path} is not a whole image: cannot identify its format") from error
     except (*_BROKEN, pillow.DecompressionBombError) as error:
         raise InputError(f"{path} is not a whole image: {error}") from error
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def stream_images(
-    files: Sequence[Path], *, size: tuple[int, int], mode: Mode
+    files: Sequence[File], *, size: tuple[int, int], mode: Mode
 ) -> Iterator[base.Piece]:
     """Images in pieces, in this order, cropped in their middle and resized to (H, W), as uint8."""
     channels = 3 if mode == "RGB" else 1
@@ -150,9 +154,9 @@ def stream_images(
         yield base.Piece([str(file) for file in part], x, errors)
 
 
-def is_image(path: base.PathLike) -> bool:
+def is_image(path: base.PathLike | File) -> bool:
     """Whether a file is an image by its name."""
-    return Path(path).suffix.lower() in _SUFFIXES | _OTHER_IMAGES
+    return Path(str(path)).suffix.lower() in _SUFFIXES | _OTHER_IMAGES
 
 
 def read_tiny_imagenet_val(
@@ -244,7 +248,7 @@ def _read_all(
     return images
 
 
-def _check(image: Any, file: base.PathLike | IO[bytes], max_pixels: int) -> None:
+def _check(image: Any, file: base.PathLike | RemoteFile | IO[bytes], max_pixels: int) -> None:
     """From the header alone: nothing is unpacked yet."""
     width, height = image.size
     if width * height > max_pixels:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from gemfi._files import require_module
 from gemfi.data.columns import Cells, Columns, to_number, to_numbers, to_text
 from gemfi.data.readers import base
+from gemfi.data.readers.remote import File, RemoteFile
 from gemfi.errors import InputError
 
 NUMBERS: Final = 1 << 20
@@ -174,19 +175,56 @@ def stream_csv(path: Path, columns: Columns | None, count: int) -> Iterator[base
         raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
 
 
-def stream_parquet(path: Path, columns: Columns | None, count: int) -> Iterator[base.Piece]:
-    """The rows of a parquet file; arguments as in `stream_csv`."""
-    start = 0
-    with _opened_parquet(path) as (pyarrow, file):
-        columns = _chosen_columns(list(file.schema_arrow.names), columns, count, path)
-        for batch in file.iter_batches(base.ROWS, columns=list(columns.names)):
+def stream_parquet(
+    file: File,
+    columns: Columns | None,
+    count: int,
+    span: base.Span | None = None,
+    key: str | None = None,
+) -> Iterator[base.Piece]:
+    """The rows of a parquet file; other arguments as in `stream_csv`.
+
+    Args:
+        file: to read.
+        columns: that the model takes.
+        count: of numbers of an input.
+        span: the row groups to read; None for all.
+        key: a column whose cells name the rows; None for the file and the position in it.
+    """
+    with _opened_parquet(file) as (pyarrow, opened):
+        names = [name for name in opened.schema_arrow.names if columns or name != key]
+        if key is not None and key not in opened.schema_arrow.names:
+            raise InputError(f"{file} has no column {key!r}, which shall name its rows")
+        columns = _chosen_columns(names, columns, count, file)
+        groups = [opened.metadata.row_group(at) for at in range(opened.num_row_groups)]
+        first, last = (0, len(groups)) if span is None else span
+        start = sum(group.num_rows for group in groups[:first])
+        wanted = dict.fromkeys((*columns.names, *([] if key is None else [key])))
+        for batch in opened.iter_batches(
+            base.ROWS, row_groups=range(first, last), columns=list(wanted)
+        ):
             cells = {
-                name: _parquet_cells(pyarrow, batch.column(name), name, path)
+                name: _parquet_cells(pyarrow, batch.column(name), name, file)
                 for name in columns.names
             }
             x, errors = columns.encode(cells)
-            yield base.Piece([f"{path}[{start + row}]" for row in range(len(x))], x, errors)
+            rows = [f"{file}[{start + row}]" for row in range(len(x))]
+            if key is not None:
+                rows = [str(cell) for cell in batch.column(key).to_pylist()]
+            yield base.Piece(rows, x, errors)
             start += len(x)
+
+
+def split_row_groups(file: File, rows: int) -> list[base.Span]:
+    """The row groups of a parquet file, in order, as many together as make so many rows."""
+    with _opened_parquet(file) as (_, opened):
+        spans, first, count = [], 0, 0
+        for group in range(opened.num_row_groups):
+            count += opened.metadata.row_group(group).num_rows
+            if count >= rows or group + 1 == opened.num_row_groups:
+                spans.append((first, group + 1))
+                first, count = group + 1, 0
+        return spans
 
 
 def parquet_modules() -> tuple[Any, Any]:
@@ -202,11 +240,11 @@ def parquet_modules() -> tuple[Any, Any]:
 
 
 @contextmanager
-def _opened_parquet(path: base.PathLike) -> Iterator[tuple[Any, Any]]:
+def _opened_parquet(path: base.PathLike | RemoteFile) -> Iterator[tuple[Any, Any]]:
     """The module pyarrow, and an open file; what pyarrow raises is an `InputError`."""
     pyarrow, parquet = parquet_modules()
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path.open() if isinstance(path, RemoteFile) else path) as file:
             yield pyarrow, file
     except InputError:
         raise
@@ -288,7 +326,7 @@ def _words(
     return np.array([to_text(cell) for cell in cells], dtype=object)
 
 
-def _parquet_cells(pyarrow: Any, column: Any, name: str, path: base.PathLike) -> Cells:
+def _parquet_cells(pyarrow: Any, column: Any, name: str, path: base.PathLike | RemoteFile) -> Cells:
     """A column of parquet as cells of a `Table`."""
     kinds, kind = pyarrow.types, column.type
     if kinds.is_dictionary(kind):
@@ -347,7 +385,7 @@ def _require_one_spelling(texts: Sequence[str], places: Sequence[str], path: bas
             )
 
 
-def _chosen_columns(header: list[str], columns: Columns | None, count: int, path: Path) -> Columns:
+def _chosen_columns(header: list[str], columns: Columns | None, count: int, path: File) -> Columns:
     """The columns that are inputs."""
     if not header:
         raise InputError(f"{path} has no rows")
