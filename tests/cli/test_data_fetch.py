@@ -17,10 +17,10 @@ import pytest
 
 from gemfi.cli import main
 from gemfi.data import DATA_SETS, DataSet, load_split
-from gemfi.data.registry import fetch as fetch_module
 from gemfi.data.registry.entries import RemoteFile
-from gemfi.data.registry.fetch import fetch_file
 from gemfi.errors import InputError
+from gemfi_bench.data_sets import fetch as fetch_module
+from gemfi_bench.data_sets.fetch import fetch_file
 from support.data_commands import COMMANDS, LOAD, NAMES, Capture, idx, left, ran, refused
 
 pytestmark = pytest.mark.usefixtures("root")

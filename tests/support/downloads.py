@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gemfi.data.registry.entries import RemoteFile
-from gemfi.data.registry.fetch import fetch_file
+from gemfi_bench.data_sets.fetch import fetch_file
 
 BODY = random.Random(0).randbytes(200_000)  # noqa: S311
 OTHER = random.Random(1).randbytes(200_000)  # noqa: S311

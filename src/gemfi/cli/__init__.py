@@ -32,10 +32,13 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("gemfi.cli.serve:serve", "Answer over HTTP, with a page to try it on."),
     "bench": ("gemfi_bench.cli:bench", "Do the runs of a protocol, and render them."),
     "report": ("gemfi_bench.cli:report", "Render the tables and figures of a benchmark again."),
-    "data list": ("gemfi.cli.data:list_sets", "List the data sets."),
-    "data fetch": ("gemfi.cli.data:fetch", "Download data sets."),
-    "data verify": ("gemfi.cli.data:verify_sets", "Check the files of data sets."),
-    "data info": ("gemfi.cli.data:info", "Say what a data set is, or your own data."),
+    "data list": ("gemfi_bench.data_sets.command:list_sets", "List the data sets."),
+    "data fetch": ("gemfi_bench.data_sets.command:fetch", "Download data sets."),
+    "data verify": ("gemfi_bench.data_sets.command:verify_sets", "Check the files of data sets."),
+    "data info": (
+        "gemfi_bench.data_sets.command:info",
+        "Say what a data set is.",
+    ),
     "data corrupt": ("gemfi_bench.corruptions.command:corrupt", "Write corrupted images."),
     "methods": ("gemfi.cli.methods:methods", "List methods, detectors and presets."),
 }

@@ -16,8 +16,8 @@ from gemfi.data.normalisation import Normalisation
 from gemfi.data.registry import OOD_SETS
 from gemfi.data.registry.load import find_form, read_part
 from gemfi.data.registry.sets import CIFAR10_CLASSES, TUNING_CLASSES
-from gemfi.data.registry.verify import State, verify
 from gemfi.errors import MissingDataError
+from gemfi_bench.data_sets.verify import State, verify
 
 
 def digest(*tensors: torch.Tensor) -> str:

@@ -1,4 +1,4 @@
-"""The registry: the data sets of the paper, with their files, roles and sources.
+"""The registry: the data sets of the paper, with their files, roles and sources, as they lie here.
 
 To add a set, write its table in `sets.toml`; to train on it, say in `OOD_SETS` which OOD sets it is
 judged against.

@@ -19,9 +19,9 @@ from tqdm import tqdm
 
 from gemfi._files import hold_lock, named, require_module
 from gemfi._version import __version__
-from gemfi.data.registry.archives import read_manifest, unpack
 from gemfi.data.registry.entries import RemoteFile, split_checksum
 from gemfi.errors import DownloadError, InputError
+from gemfi_bench.data_sets.archives import read_manifest, unpack
 
 TIMEOUT: Final = 30.0  # seconds to wait for a connection, and for the next bytes
 PAUSES: Final = (1.0, 4.0)  # seconds between the attempts, of which there is one more

@@ -19,11 +19,11 @@ import pytest
 
 from gemfi import __version__
 from gemfi._files import try_lock
-from gemfi.data.registry import fetch as module
-from gemfi.data.registry.archives import read_manifest
 from gemfi.data.registry.entries import RemoteFile
-from gemfi.data.registry.fetch import checksum_of
 from gemfi.errors import DownloadError, InputError
+from gemfi_bench.data_sets import fetch as module
+from gemfi_bench.data_sets.archives import read_manifest
+from gemfi_bench.data_sets.fetch import checksum_of
 from support.downloads import (
     BODY,
     DEADLINE,
@@ -491,7 +491,7 @@ FETCH = """
 import sys
 from pathlib import Path
 from gemfi.data.registry.entries import RemoteFile
-from gemfi.data.registry.fetch import fetch_file
+from gemfi_bench.data_sets.fetch import fetch_file
 path, url, checksum, size, root = sys.argv[1:]
 sys.stdin.readline()  # all is imported
 print(fetch_file(RemoteFile(path, url, checksum, int(size)), Path(root)), flush=True)

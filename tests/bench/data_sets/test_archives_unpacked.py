@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gemfi.data.registry.archives import problems, read_manifest, unpack
 from gemfi.errors import InputError
+from gemfi_bench.data_sets.archives import problems, read_manifest, unpack
 from support.archives import (
     CONTENTS,
     MEMBERS,

@@ -14,10 +14,10 @@ from gemfi._files import DATA_VARIABLE, data_root
 from gemfi._text import WIDTH, aligned, file_size
 from gemfi.cli import options
 from gemfi.data.registry import DATA_SETS, OOD_SETS, DataSet, Form, data_set
-from gemfi.data.registry.fetch import fetch_file
 from gemfi.data.registry.load import find_form
-from gemfi.data.registry.verify import State, is_fetched, verify
 from gemfi.errors import CheckFailedError, InputError
+from gemfi_bench.data_sets.fetch import fetch_file
+from gemfi_bench.data_sets.verify import State, is_fetched, verify
 
 _MIRROR: Final = "GEMFI_MIRROR"
 

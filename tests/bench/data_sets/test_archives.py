@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gemfi.data.registry import archives
-from gemfi.data.registry.archives import unpack
 from gemfi.errors import InputError
+from gemfi_bench.data_sets import archives
+from gemfi_bench.data_sets.archives import unpack
 from support.archives import (
     CONTENTS,
     KINDS,

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from gemfi.data import DATA_SETS, DataSet
-from gemfi.data.registry.archives import unpack
 from gemfi.data.registry.entries import RemoteFile
 from gemfi.data.registry.load import read_part
-from gemfi.data.registry.verify import Check, State, check_file, is_fetched, verify
+from gemfi_bench.data_sets.archives import unpack
+from gemfi_bench.data_sets.verify import Check, State, check_file, is_fetched, verify
 
 IMAGES, LABELS = "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"
 

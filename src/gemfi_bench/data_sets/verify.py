@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from gemfi.data.registry.archives import problems, read_manifest
 from gemfi.data.registry.entries import DataSet, Form, RemoteFile, split_checksum
-from gemfi.data.registry.fetch import checksum_of, is_unpacked
 from gemfi.data.registry.load import find_form, read_part
 from gemfi.errors import InputError
+from gemfi_bench.data_sets.archives import problems, read_manifest
+from gemfi_bench.data_sets.fetch import checksum_of, is_unpacked
 
 _GZIP = b"\x1f\x8b"
 
