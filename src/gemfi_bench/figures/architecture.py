@@ -7,9 +7,8 @@ and the switches of a model that is built from the specification in a record.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,11 +20,8 @@ from torch import nn
 
 from gemfi._drawing import INK, MUTED
 from gemfi.errors import InputError, MissingDataError
-from gemfi.methods.daedl import DAEDL
-from gemfi.methods.gem import CLIP, GEM
-from gemfi.methods.gem_paper import as_paper
+from gemfi.methods.gem import CLIP, GEMConfig
 from gemfi.model import Model
-from gemfi.outliers import OutlierConfig
 from gemfi.runs import RunSpec, find_task
 from gemfi.scores import score_label
 from gemfi.spectral import Conv2d, Linear, SpectralLayer
@@ -60,22 +56,15 @@ _STYLES: Final[Mapping[Kind, tuple[str, str, str]]] = {  # face, edge, words of 
 }
 
 
-@dataclass(frozen=True)
-class Box:
-    """A box: a bold title and lines below it.
-
-    Attributes:
-        columns: first and last that it covers.
-        rows: first and last that it covers; they need not begin at 0.
-        stack: how many of them lie behind each other.
-    """
+class Box(NamedTuple):
+    """A box: a bold title and lines below it, over columns and rows, first and last of each."""
 
     title: str
     columns: tuple[int, int]
-    rows: tuple[int, int]
+    rows: tuple[int, int]  # they need not begin at 0
     lines: tuple[str, ...]
     kind: Kind
-    stack: int
+    stack: int  # how many of them lie behind each other
 
     @property
     def text_height(self) -> float:
@@ -110,9 +99,6 @@ class Diagram:
 
     def connect(self, source: str, target: str, label: str = "") -> None:
         """Add an arrow: to the right between boxes that share a row, else up or down."""
-        for key in (source, target):
-            if key not in self.boxes:
-                raise InputError(f"an arrow leads to {key!r}, which is no box")
         self.arrows[source, target] = label
 
     def row_of(self, source: str, target: str) -> int | None:
@@ -122,10 +108,10 @@ class Diagram:
         return None if first > last else (first + last) // 2
 
     @property
-    def row_height(self) -> float:
-        """The height of every row: every box has room for its text."""
+    def step(self) -> float:
+        """The height of a row with the gap below it: every box has room for its text."""
         return max(
-            (box.text_height + 2 * _PAD + _ROW_GAP) / (box.rows[1] - box.rows[0] + 1) - _ROW_GAP
+            (box.text_height + 2 * _PAD + _ROW_GAP) / (box.rows[1] - box.rows[0] + 1)
             for box in self.boxes.values()
         )
 
@@ -133,12 +119,11 @@ class Diagram:
     def height(self) -> float:
         """The height of all rows, in inches."""
         rows = [row for box in self.boxes.values() for row in box.rows]
-        return (max(rows) - min(rows) + 1) * (self.row_height + _ROW_GAP) - _ROW_GAP
+        return (max(rows) - min(rows) + 1) * self.step - _ROW_GAP
 
     def row_top(self, row: int, top: float) -> float:
         """Where a row begins, on a page whose first row begins at `top`."""
-        first = min(box.rows[0] for box in self.boxes.values())
-        return top - (row - first) * (self.row_height + _ROW_GAP)
+        return top - (row - min(box.rows[0] for box in self.boxes.values())) * self.step
 
     def frames(self, top: float) -> dict[str, Bbox]:
         """Key -> where the box is, on a page whose first row begins at `top`."""
@@ -146,7 +131,7 @@ class Diagram:
         frames = {}
         for key, box in self.boxes.items():
             (first, last), (upper, lower) = box.columns, box.rows
-            bottom = self.row_top(lower, top) - self.row_height
+            bottom = self.row_top(lower + 1, top) + _ROW_GAP
             right = lefts[last] + _WIDTHS[last]
             frames[key] = Bbox.from_extents(lefts[first], bottom, right, self.row_top(upper, top))
         return frames
@@ -211,7 +196,7 @@ def _draw_arrow(axes: Axes, diagram: Diagram, ends: tuple[str, str], top: float)
     source, target = (frames[key] for key in ends)
     row = diagram.row_of(*ends)
     if row is not None:
-        y = diagram.row_top(row, top) - diagram.row_height / 2
+        y = diagram.row_top(row, top) - (diagram.step - _ROW_GAP) / 2
         begin, end = (source.x1 + (min(first.stack, _CARDS) - 1) * _SHIFT, y), (target.x0, y)
     else:
         narrow = min((source, target), key=lambda frame: frame.width)
@@ -287,10 +272,10 @@ def _space(space: str) -> str:
 # -- the diagrams ---------------------------------------------------------------------------------
 
 
-def _common(model: Model, last_row: int, outliers: OutlierConfig) -> Diagram:
+def _common(model: Model, last_row: int) -> Diagram:
     """Input, backbone, features, and the outliers of training, which every method has."""
     diagram, rows, backbone = Diagram(), (0, last_row), model.backbone
-    count, layers = model.head.num_features, layer_lines(backbone)
+    count, layers, outliers = model.head.num_features, layer_lines(backbone), model.head.outliers
     sample = [sample_line(backbone, count), None if model.input_mean is None else "standardised"]
     words = [*layers, norms_line(backbone) or "spectral norm free"]
     kind: Kind = "learned" if layers else "computed"
@@ -316,10 +301,8 @@ def _score_lines(model: Model, kind: str) -> tuple[str, str]:
 
 def daedl_diagram(model: Model) -> Diagram:
     """One Dirichlet whose logits are scaled by the density of the features."""
-    head = model.head
-    if not isinstance(head, DAEDL):
-        raise InputError(f"expected a model of daedl, got one of {head.info.name}")
-    diagram, shrinkage = _common(model, 1, head.outliers), head.density.shrinkage
+    head: Any = model.head
+    diagram, shrinkage = _common(model, 1), head.density.shrinkage
     own = ["own covariance, or", "one if samples are few"]
     density = [f"{head.num_classes} Gaussians"]
     density += own if shrinkage is None else [f"shrinkage {shrinkage:g}"]
@@ -337,125 +320,62 @@ def daedl_diagram(model: Model) -> Diagram:
     return diagram
 
 
-_ALPHA: Final[Mapping[str, str]] = {  # by where the gate acts
-    "none": r"$\alpha = e^{u} + \varepsilon$",
-    "prob": r"$\alpha = e^{u} + \varepsilon$",
-    "energy": r"$\alpha = s\,(e^{u} + \varepsilon)$",
-    "logit": r"$\alpha = e^{s \odot u} + \varepsilon$",
-}
-
-
 def gem_diagram(model: Model) -> Diagram:
-    """A gated evidential mixture, with what its configuration has switched on."""
-    head = model.head
-    if not isinstance(head, GEM):
-        raise InputError(f"expected a model of the GEM family, got one of {head.info.name}")
-    present = {"router": head.router, "energy": head.energy, "heads": head.heads}
-    names = [name for name, module in present.items() if module is not None]
-    rows = {name: row for row, name in enumerate([*names, "density"])}
-    diagram = _common(model, len(names), head.outliers)
-    _add_energy(diagram, head, rows)
-    _add_router(diagram, head, rows)
-    _add_heads(diagram, head, rows["heads"])
-    _add_fisher(diagram, head)
-    _add_outputs(diagram, model, head, rows)
-    density, scaler, row = head.density, head.scaler, rows["density"]
-    lines = [
-        f"{head.num_classes} Gaussians",
-        "one covariance" if density.tied else f"shrinkage {density.shrinkage:g}",
-        _space(head.config.density_space),
-    ]
-    diagram.add("density", "density", _MODULE, row, *lines, kind="fitted", source="z")
-    if scaler is not None:
-        lines = [scaler.kind, f"power {scaler.power:g}, at least {scaler.floor:g}"]
-        diagram.add("scaler", "scaler ρ", _SIGNAL, row, *lines, kind="fitted", source="density")
-    diagram.connect("density" if scaler is None else "scaler", "output")
+    """A gated evidential mixture; of one component there is no router."""
+    head: Any = model.head
+    config, mixed = head.config, head.router is not None
+    count, energy = config.num_components, int(mixed)
+    heads, last = energy + 1, energy + 2  # rows
+    diagram = _common(model, last)
+    if mixed:
+        lines = (sizes_line(head.router), _space("unit"))
+        diagram.add("router", "router", _MODULE, 0, *lines, kind="learned", source="z")
+        softmax = rf"$\pi = \mathrm{{softmax}}$ ({count})"
+        diagram.add("weights", "weights π", _SIGNAL, 0, softmax, source="router")
+    lines = (sizes_line(head.energy), _space("unit"))
+    diagram.add("energy", "energy E", _MODULE, energy, *lines, kind="learned", source="z")
+    lines = (r"$s = \sigma((a - E)/b)$", "one for all classes")
+    diagram.add("gate", "gate: energy", _SIGNAL, energy, *lines, kind="fitted", source="energy")
+    lines = (sizes_line(head.heads), f"T learned, {_space(config.feature_space)}")
+    title, alpha = (f"{count} heads", "α of each head") if mixed else ("one head", "α")
+    diagram.add("heads", title, _MODULE, heads, *lines, kind="learned", stack=count, source="z")
+    lines = (r"$\alpha = s\,(e^{u} + \varepsilon)$", rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$")
+    diagram.add("alpha", alpha, _SIGNAL, heads, *lines, stack=count, source="heads")
+    mixture = r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
+    title, line = ("mixture", mixture) if mixed else ("Dirichlet", r"$\mathrm{Dir}(\alpha)$")
+    diagram.add("belief", title, _BELIEF, (0, heads), line, source="alpha")
+    diagram.connect("gate", "alpha")
+    if mixed:
+        diagram.connect("energy", "router", r"$\sigma(E)$")
+        diagram.connect("weights", "belief")
+    _add_fisher(diagram, config)
+    mean = r"\Sigma_k\,\pi_k\,\alpha_k / \alpha_{k0}" if mixed else r"\alpha / \alpha_0"
+    told = (rf"$\hat p = {mean}$", *_score_lines(model, "aleatoric"))
+    diagram.add("prediction", "prediction", _OUTPUT, (0, heads - 1), *told, source="belief")
+    total = r"\Sigma_k\,\pi_k\,\alpha_{k0}" if mixed else r"\alpha_0"
+    told = (rf"$S = \rho\,{total}$", *_score_lines(model, "epistemic"))
+    of = "of evidence, E, density" if "unfamiliarity" in head.named_scores["epistemic"] else None
+    diagram.add("output", "evidence", _OUTPUT, (heads, last), *told, of, source="belief")
+    own = f"shrinkage {head.density.shrinkage:g}"
+    own = "one covariance" if head.density.tied else own
+    gaussians = (f"{head.num_classes} Gaussians", own, _space(config.density_space))
+    diagram.add("density", "density", _MODULE, last, *gaussians, kind="fitted", source="z")
+    lines = (head.scaler.kind, f"power {head.scaler.power:g}, at least {head.scaler.floor:g}")
+    diagram.add("scaler", "scaler ρ", _SIGNAL, last, *lines, kind="fitted", source="density")
+    diagram.connect("scaler", "output")
     return diagram
 
 
-def _add_energy(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
-    """The energy, and the gate that it opens or feeds."""
-    if "energy" not in rows:
-        return
-    config, gate, row = as_paper(head.config), getattr(head, "gate", None), rows["energy"]
-    lines = [sizes_line(head.energy), norms_line(head.energy), _space("unit")]
-    diagram.add("energy", "energy E", _MODULE, row, *lines, kind="learned", source="z")
-    kind: Kind = "fitted"
-    lines = [r"$s = \sigma((a - E)/b)$", "one for all classes"]
-    if gate is not None:
-        kind, bounds = "learned", f"{config.gate_low:g} to {config.gate_high:g}"
-        lines = [r"$s$ of $[z, \sigma(E)]$, one a class", sizes_line(gate), bounds]
-    if gate is not None or config.core:
-        title = "gate: energy" if gate is None else f"gate: {config.gate}"
-        diagram.add("gate", title, _SIGNAL, row, *lines, kind=kind, source="energy")
-
-
-def _add_router(diagram: Diagram, head: GEM, rows: Mapping[str, int]) -> None:
-    """The router, which sees the energy too, and its weights."""
-    if head.router is None:
-        return
-    row, lines = rows["router"], (sizes_line(head.router), norms_line(head.router), _space("unit"))
-    diagram.add("router", "router", _MODULE, row, *lines, kind="learned", source="z")
-    softmax = rf"$\pi = \mathrm{{softmax}}$ ({head.config.num_components})"
-    diagram.add("weights", "weights π", _SIGNAL, row, softmax, source="router")
-    if "energy" in rows:
-        diagram.connect("energy", "router", r"$\sigma(E)$")
-
-
-def _add_heads(diagram: Diagram, head: GEM, row: int) -> None:
-    """The Dirichlet heads, their α, and the mixture down to their row."""
-    config, single = as_paper(head.config), head.config.num_components == 1
-    count, mode = config.num_components, config.gate if "gate" in diagram.boxes else "none"
-    title, alpha = ("one head", "α") if single else (f"{count} heads", "α of each head")
-    space = f"T learned, {_space(config.feature_space)}"
-    lines = (sizes_line(head.heads), norms_line(head.heads), space)
-    diagram.add("heads", title, _MODULE, row, *lines, kind="learned", stack=count, source="z")
-    clip = rf"|u| ≤ {CLIP:g}, ε = $10^{{-8}}$"
-    diagram.add("alpha", alpha, _SIGNAL, row, _ALPHA[mode], clip, stack=count, source="heads")
-    mixture = r"$\Sigma_k\,\pi_k\,\mathrm{Dir}(\alpha_k)$"
-    title, line = ("Dirichlet", r"$\mathrm{Dir}(\alpha)$") if single else ("mixture", mixture)
-    diagram.add("belief", title, _BELIEF, (0, row), line, source="alpha")
-    if "weights" in diagram.boxes:
-        diagram.connect("weights", "belief")
-    if mode != "none":
-        diagram.connect("gate", "belief" if mode == "prob" else "alpha")
-
-
-def _add_fisher(diagram: Diagram, head: GEM) -> None:
+def _add_fisher(diagram: Diagram, config: GEMConfig) -> None:
     """The Fisher terms; one head has no weights to modulate."""
-    config, mixed = as_paper(head.config), "weights" in diagram.boxes
+    mixed = "weights" in diagram.boxes
     lines = [f"penalty {config.fi_reg_weight:g}"] if config.fi_reg_weight else []
     if config.fi_mod_strength and mixed:
         lines.append(f"modulates π by {config.fi_mod_strength:g}")
-    if not lines:
-        return
-    diagram.add("fisher", "Fisher information", _SIGNAL, -1, *lines, kind="training")
-    below = "weights" if mixed else "alpha"
-    if diagram.boxes[below].rows[0] == 0:  # what is between would look like its target
-        diagram.connect("fisher", below)
-
-
-def _add_outputs(diagram: Diagram, model: Model, head: GEM, rows: Mapping[str, int]) -> None:
-    """What comes out of the belief: prediction and evidence, with their scores."""
-    row, last, single = rows["heads"], max(rows.values()), head.config.num_components == 1
-    gated = "gate" in diagram.boxes and as_paper(head.config).gate == "prob"
-    mean = r"\alpha / \alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_k / \alpha_{k0}"
-    total = r"\alpha_0" if single else r"\Sigma_k\,\pi_k\,\alpha_{k0}"
-    if gated:
-        mean = r"s \odot \alpha" if single else rf"s \odot {mean}"
-    sign, rho = r"\propto" if gated else "=", "" if head.scaler is None else r"\rho\,"
-    prediction = [rf"$\hat p {sign} {mean}$", *_score_lines(model, "aleatoric")]
-    evidence = [f"$S = {rho}{total}$", *_score_lines(model, "epistemic")]
-    if head.named_scores["epistemic"] == "unfamiliarity":
-        parts = {"evidence": head, "E": head.energy, "density": head.density}
-        names = [name for name, module in parts.items() if module is not None]
-        evidence.append(f"of {', '.join(names)}")
-    if row == 0:  # no room for two boxes beside one row
-        lines = [*prediction, *evidence]
-        diagram.add("output", "output", _OUTPUT, (0, last), *lines, source="belief")
-        return
-    diagram.add("prediction", "prediction", _OUTPUT, (0, row - 1), *prediction, source="belief")
-    diagram.add("output", "evidence", _OUTPUT, (row, last), *evidence, source="belief")
+    if lines:
+        diagram.add("fisher", "Fisher information", _SIGNAL, -1, *lines, kind="training")
+    if lines and mixed:  # else what is between would look like its target
+        diagram.connect("fisher", "weights")
 
 
 # -- from records ---------------------------------------------------------------------------------
