@@ -24,10 +24,11 @@ from gemfi_bench.results import (
     of_shift,
     of_test,
 )
-from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN
+from gemfi_bench.tables.common import DATA_ABSENT, NOT_RUN, WORDS, worded_table
 from gemfi_bench.tables.labels import OF_PROBABILITY, published_label
 from gemfi_bench.tables.settings import SETTING_LABELS
 from gemfi_bench.tabular import Cell, Column, Row, Table, Value
+from gemfi_bench.words import one_line
 
 _DATA: Final = {"mnist": "mnist", "cifar10": "cifar10", "cifar10-frozen": "cifar10"}
 """Task -> the data set of the paper that it stands for."""
@@ -41,33 +42,8 @@ _INSTEAD: Final = {"tiny-imagenet": "tiny-imagenet-158"}
 """OOD set of the paper, by its name here -> what runs have in its place."""
 
 _SHIFT: Final = "shift_detection_corruptions"
-_TITLES: Final = {
-    "table2": "OOD detection, AUPR",
-    "table2b": "OOD detection, AUROC",
-    "table3": "classification and calibration",
-    "ood_aupr_auroc": "GEM-FI by score",
-    _SHIFT: "corruption shift, AUPR",
-    "table13-cifar10": "against temperature scaling",
-    "table5": "ablation",
-    "lambda_fi_appendix": "sensitivity to λ_FI",
-    "lambda_kl_appendix": "sensitivity to λ_KL",
-    "gemfi_k_cifar": "number of heads",
-    "fair_vos_appendix": "virtual outliers for all",
-    "vos_replace_appendix": "VOS against noise",
-    "rho_one_appendix": "ρ = 1",
-}
-
-_SETTINGS: Final = (
-    "The GEM rows have this project's settings, and their epistemic score is the unfamiliarity; "
-    "the paper's is α0. Its own settings are the rows of the ablation (table5)."
-)
-_AROUND: Final = "What is varied is varied around this project's settings, not the paper's."
-_REMARKS: Final = dict.fromkeys(
-    ("table2", "table2b", "table13-cifar10"), _SETTINGS
-) | dict.fromkeys(
-    (label for label in _TITLES if label.endswith("_appendix") or label == "gemfi_k_cifar"), _AROUND
-)
-"""Table -> what else is to be known of our numbers beside it."""
+_SHIFT: Final = "shift_detection_corruptions"
+_WORDS: Final = WORDS["published"]
 
 _METRICS: Final = {
     "aupr_id": "AUPR",
@@ -86,7 +62,7 @@ def comparisons(results: Results) -> list[Table]:
     """A table for each of the paper's that has counterparts here, then the audit of them all."""
     data, flags = _DATA.get(results.protocol.task), audit()
     tables = []
-    for label in _TITLES:
+    for label in _COUNTERPARTS:
         entries = [
             entry for entry in PUBLISHED if (entry.label, _sets_of(entry)[0]) == (label, data)
         ]
@@ -97,7 +73,7 @@ def comparisons(results: Results) -> list[Table]:
 
 def _audit_table(flags: Flags) -> Table:
     """Every published number with a flag."""
-    rows = tuple(
+    rows = [
         Row(
             _label(entry.row),
             (entry.label, entry.column, _theirs(entry), flag.severity, flag.reason),
@@ -105,20 +81,9 @@ def _audit_table(flags: Flags) -> Table:
         )
         for entry in PUBLISHED
         for flag in flags.get(entry.key, ())
-    )
-    columns = (
-        Column("Table"),
-        Column("Column"),
-        Column("Printed", marked=False),
-        Column("Severity"),
-        Column("Why"),
-    )
-    notes = (
-        "Impossible: by rules that any number of that kind must obey.",
-        "Suspicious: by such rules, or by what is known of the released code.",
-    )
-    title = "Published numbers that cannot be, or are doubtful"
-    return Table("published-audit", title, columns, rows, "Row", notes)
+    ]
+    columns = [Column("Table"), Column("Column"), Column("Printed", marked=False)]
+    return worded_table("published-audit", [*columns, Column("Severity"), Column("Why")], rows)
 
 
 def _table(results: Results, label: str, entries: list[Published], flags: Flags) -> Table:
@@ -137,19 +102,15 @@ def _table(results: Results, label: str, entries: list[Published], flags: Flags)
     )
     sets = [_name_here(results, name) for entry in entries if (name := _set_of(entry))]
     positive = "corrupted" if label == _SHIFT else "ID"
+    title, *remarks = _WORDS["tables"][label]
     notes = (
-        "Budget, network and sets differ from the paper's.",
-        (
-            f"Ours: AUPR is average precision with {positive} positive, Brier the sum over "
-            "classes ×100. A number without ± is of one run."
-        ),
-        "A post-hoc detector has one score, and ours stands under one kind of uncertainty.",
-        *([_REMARKS[label]] if label in _REMARKS else []),
+        *(one_line(note, positive=positive) for note in _WORDS["notes"]),
+        *(one_line(_WORDS[remark]) for remark in remarks),
         *_sizes(results, entries),
         *results.caveats(dict.fromkeys(sets)),
         *results.protocol.notes,
     )
-    title = f"Ours and the paper's: {_TITLES[label]}"
+    title = f"Ours and the paper's: {title}"
     return Table(f"published-{label}", title, columns, tuple(rows), "Row", notes)
 
 
@@ -292,20 +253,14 @@ def _detection(metric: str, group: str = MAIN) -> Callable[[Published], Counterp
     return counterpart
 
 
-def _classification(entry: Published) -> Counterpart | None:
-    if entry.row == "lts":
-        return None  # it scores, and classifies as softmax does
-    return Counterpart(MAIN, _row_of(entry), of_test(entry.metric))
-
-
-def _scaled(entry: Published) -> Counterpart | None:
-    if entry.row == "temperature":
-        return None  # in the table of temperature scaling
+def _on_test(entry: Published) -> Counterpart | None:
+    if entry.row in {"table3": ("lts",), "table13-cifar10": ("temperature",)}[entry.label]:
+        return None  # it scores, and classifies as softmax does; it is in the table of its own
     if entry.column == "mean_auroc":
         sets = ("svhn", "cifar100")
         pick = mean_of([of_set(name, "epistemic", "auroc") for name in sets])
         return Counterpart(MAIN, entry.row, pick, sets)
-    return Counterpart(MAIN, entry.row, of_test(entry.metric))
+    return Counterpart(MAIN, _row_of(entry), of_test(entry.metric))
 
 
 def _by_score(entry: Published) -> Counterpart:
@@ -332,10 +287,10 @@ def _scaler(entry: Published) -> Counterpart:
 _COUNTERPARTS: Final[Mapping[str, Callable[[Published], Counterpart | None]]] = {
     "table2": _detection("aupr_id"),
     "table2b": _detection("auroc"),
-    "table3": _classification,
+    "table3": _on_test,
     "ood_aupr_auroc": _by_score,
     _SHIFT: _shift,
-    "table13-cifar10": _scaled,
+    "table13-cifar10": _on_test,
     "table5": _detection("aupr_id", ABLATION),
     "lambda_fi_appendix": _detection("aupr_id", FISHER),
     "lambda_kl_appendix": _detection("aupr_id", KL),

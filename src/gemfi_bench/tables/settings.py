@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gemfi._config import from_plain, to_plain
@@ -18,6 +18,7 @@ from gemfi_bench.style import method_label
 from gemfi_bench.tables.common import (
     NOT_RUN,
     PAPER_SETTINGS,
+    WORDS,
     Source,
     contestants,
     setting,
@@ -34,8 +35,12 @@ _SHOWN: Final = ("softmax", "edl", "re-edl", "daedl", "gem-core", "gem-mix", "ge
 
 _PAPER: Final = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
-Show = Callable[[RunRecord, int | None], str | None]
-"""A setting of a run as text, given the number of classes; None where the method has none."""
+_ROWS: Final[list[tuple[str, str, str]]] = WORDS["hparams"]["rows"]
+
+SETTING_LABELS: Final = {
+    name: row for row, _, paper in _ROWS if not paper.startswith("=") for name in paper.split()
+}
+"""Row of the paper's table, as this project calls it -> our row."""
 
 
 def hyper_parameters(results: Results) -> Table:
@@ -49,10 +54,17 @@ def hyper_parameters(results: Results) -> Table:
         raise Unavailable("no run is done yet")
     classes = num_classes(results)
     runs = [source.used_run() for source in shown]
-    rows = []
-    for name, (show, paper) in _ROWS.items():
-        cells: list[Cell] = [NOT_RUN if run is None else show(run, classes) for run in runs]
-        rows.append(Row(name, (*cells, *_printed(paper))))
+    facts = [None if run is None else _facts(run, classes) for run in runs]
+    rows = [
+        Row(
+            name,
+            (
+                *(NOT_RUN if known is None else _shown(known, place) for known in facts),
+                *_printed(paper),
+            ),
+        )
+        for name, place, paper in _ROWS
+    ]
     rates = [
         f"{source.name} {short(setting(run, 'train', 'learning_rate'))}"
         for source in others
@@ -76,11 +88,11 @@ def num_classes(results: Results) -> int | None:
     return round(best["brier"] / best["brier_mean"]) if best.get("brier_mean") else None
 
 
-def _printed(names: tuple[str, ...] | str) -> list[Cell]:
+def _printed(paper: str) -> list[Cell]:
     """The paper's two values; a text where it prints a word and not a number."""
-    if isinstance(names, str):
-        return [names] * len(_PAPER)
-    known = published("hparams")
+    if paper.startswith("="):
+        return [paper.removeprefix("= ")] * len(_PAPER)
+    known, names = published("hparams"), paper.split()
     cells: list[Cell] = []
     for data in _PAPER:
         values = [short(known[name, data].mean) for name in names if (name, data) in known]
@@ -89,11 +101,63 @@ def _printed(names: tuple[str, ...] | str) -> list[Cell]:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return short(value)
+    if isinstance(value, str):
+        return value
+    return short(value) if isinstance(value, int | float) else None
+
+
+def _shown(facts: Mapping[str, Any], place: str) -> str | None:
+    """A setting as text; of a switch of GEM that is off the word; None where there is none."""
+    switch, colon, names = place.partition(": ")
+    if not colon:
+        return _text(facts.get(place))
+    if f"head.{switch}" not in facts:
+        return None
+    values = [_text(facts.get(f"head.{name}")) or "none" for name in names.split()]
+    return " / ".join(dict.fromkeys(values)) if facts[f"head.{switch}"] else "off"
+
+
+def _facts(run: RunRecord, classes: int | None) -> dict[str, Any]:
+    """The settings of a run by their places, and what is made of several of them."""
+    head, options = _head(run), run.spec["backbone_options"]
+    parts = {"train": run.spec["train"], "backbone_options": options, "head": head}
+    facts = {f"{part}.{name}": part_of[name] for part, part_of in parts.items() for name in part_of}
+    kl = setting(run, "head", "kl_weight")
+    authors = getattr(METHODS[run.spec["method"]], "authors", {})
+    if kl is None and "kl_weight" in authors and classes is not None:
+        kl = authors["kl_weight"] * class_share(classes)
+    spectral = setting(run, "backbone_options", "spectral", "kind") or "off"
+    sizes = [
+        f"{name} {options[name]}" for name in ("channels", "width", "depth") if name in options
+    ]
+    facts |= {
+        "kl": kl,
+        "spectral": bool(setting(run, "head", "sn")) or spectral != "off",
+        "network": ", ".join([run.spec["backbone"], *sizes]),
+    }
+    if (outliers := setting(run, "head", "outliers")) is not None:
+        kind = str(outliers["kind"])
+        scrambled = outliers["scrambled"] if kind != "none" else 0
+        facts["outliers"] = kind + (f" + {short(scrambled)} scrambled" if scrambled else "")
+    return facts | (_gem_facts(head) if "num_components" in head else {})
+
+
+def _gem_facts(head: Mapping[str, Any]) -> dict[str, str]:
+    weights = (head["fi_reg_weight"], head["fi_mod_strength"])
+    start = head["temperature"]
+    if start is None:
+        start = 0.2 if head["feature_space"] == "unit" else 1.0
+    facts = {
+        "fisher": " / ".join(dict.fromkeys(short(one) if one else "off" for one in weights)),
+        "heads": str(head["num_components"]),
+        "gate": str(head["gate"]) if head["core"] else "off",
+        "temperature": f"{short(start)}, learned",
+    }
+    if head["core"] and head["gate"] != "energy":
+        facts["bounds"] = f"{short(head['gate_low'])}, {short(head['gate_high'])}"
+    return facts
 
 
 def _head(run: RunRecord) -> Mapping[str, Any]:
@@ -104,121 +168,6 @@ def _head(run: RunRecord) -> Mapping[str, Any]:
     kind = PaperConfig if "sn" in head else GEMConfig
     config = as_paper(from_plain(kind, head, "head"))
     return {**to_plain(config), **switches(to_plain(config)), "clip": CLIP}
-
-
-def _of(*path: str) -> Show:
-    first, *rest = path
-    if first == "head":
-        return lambda run, _classes: _text(_head(run).get(*rest))
-    return lambda run, _classes: _text(setting(run, *path))
-
-
-def _switched(switch: str, *names: str) -> Show:
-    """Settings of a term of GEM; `off` where its switch is."""
-
-    def show(run: RunRecord, _classes: int | None) -> str | None:
-        head = _head(run)
-        if switch not in head:
-            return None
-        values = [_text(head.get(name)) or "none" for name in names]
-        return " / ".join(dict.fromkeys(values)) if head[switch] else "off"
-
-    return show
-
-
-def _kl(run: RunRecord, classes: int | None) -> str | None:
-    value = setting(run, "head", "kl_weight")
-    authors = getattr(METHODS[run.spec["method"]], "authors", {})
-    if value is None and "kl_weight" in authors and classes is not None:
-        value = authors["kl_weight"] * class_share(classes)
-    return _text(value)
-
-
-def _of_gem(show: Callable[[Mapping[str, Any]], str | None]) -> Show:
-    """A setting that GEM alone has, from the configuration of its head."""
-
-    def of_head(run: RunRecord, _classes: int | None) -> str | None:
-        head = _head(run)
-        return show(head) if "num_components" in head else None
-
-    return of_head
-
-
-def _fisher(head: Mapping[str, Any]) -> str:
-    weights = (head["fi_reg_weight"], head["fi_mod_strength"])
-    return " / ".join(dict.fromkeys(short(weight) if weight else "off" for weight in weights))
-
-
-def _bounds(head: Mapping[str, Any]) -> str | None:
-    if not head["core"] or head["gate"] == "energy":
-        return None
-    return f"{short(head['gate_low'])}, {short(head['gate_high'])}"
-
-
-def _temperature(head: Mapping[str, Any]) -> str:
-    start = head["temperature"]
-    if start is None:
-        start = 0.2 if head["feature_space"] == "unit" else 1.0
-    return f"{short(start)}, learned"
-
-
-def _outliers(run: RunRecord, _classes: int | None) -> str | None:
-    outliers = setting(run, "head", "outliers")
-    if outliers is None:
-        return None
-    kind = str(outliers["kind"])
-    scrambled = outliers["scrambled"] if kind != "none" else 0
-    return kind + (f" + {short(scrambled)} scrambled" if scrambled else "")
-
-
-def _spectral(run: RunRecord, _classes: int | None) -> str:
-    """Of backbone and head; the head alone where features are frozen."""
-    backbone = setting(run, "backbone_options", "spectral", "kind") or "off"
-    return "yes" if setting(run, "head", "sn") or backbone != "off" else "no"
-
-
-def _network(run: RunRecord, _classes: int | None) -> str | None:
-    options = run.spec["backbone_options"]
-    sizes = [
-        f"{name} {options[name]}" for name in ("channels", "width", "depth") if name in options
-    ]
-    return ", ".join([run.spec["backbone"], *sizes])
-
-
-_ROWS: Final[Mapping[str, tuple[Show, tuple[str, ...] | str]]] = {
-    "Learning rate": (_of("train", "learning_rate"), ("learning_rate",)),
-    "Batch size": (_of("train", "batch_size"), ("batch_size",)),
-    "Epochs": (_of("train", "epochs"), ("epochs",)),
-    "λ_KL": (_kl, ("lambda_kl",)),
-    "λ_FI (penalty / modulation)": (_of_gem(_fisher), ("lambda_fi",)),
-    "K (heads)": (_of_gem(lambda head: str(head["num_components"])), ("num_heads",)),
-    "Dropout of the backbone": (_of("backbone_options", "dropout"), ("dropout",)),
-    "Dropout inside the head": (_of("head", "dropout"), ()),
-    "β_id": (_switched("unc", "unc_id"), ("beta_id",)),
-    "β_ood": (_switched("unc", "unc_outlier"), ("beta_ood",)),
-    "Weight decay": (_of("train", "weight_decay"), ("weight_decay",)),
-    "Scheduler": (_of("train", "schedule"), "cosine"),
-    "Gate bounds": (_of_gem(_bounds), ("gate_low", "gate_high")),
-    "Logit clip τ": (_of("head", "clip"), ("logit_clip",)),
-    "Gate": (_of_gem(lambda head: str(head["gate"]) if head["core"] else "off"), "prob"),
-    "λ_UNC": (_switched("unc", "unc_weight"), ()),
-    "λ_EBM (ID / outliers)": (_switched("ebm", "ebm_weight", "ebm_outlier_weight"), ()),
-    "Margin of the energy": (_switched("ebm", "ebm_margin"), ()),
-    "Weight of the entropy of π": (_switched("mix", "pi_entropy"), ()),
-    "Temperature of the heads": (_of_gem(_temperature), ()),
-    "Density scaler ρ": (_of("head", "rho"), "σ(log p)"),
-    "Outliers in training": (_outliers, "VOS"),
-    "Optimiser": (_of("train", "optimizer"), "AdamW"),
-    "Gradient clip": (_of("train", "clip_norm"), "1"),
-    "Spectral normalisation": (_spectral, "all layers"),
-    "Network": (_network, ()),
-}
-"""Row -> how a run shows it, and the rows of the paper's table, or its word elsewhere."""
-
-SETTING_LABELS: Final = {
-    name: row for row, (_, paper) in _ROWS.items() if not isinstance(paper, str) for name in paper
-}
-"""Row of the paper's table, as this project calls it -> our row."""
 
 
 # -- related work ---------------------------------------------------------------------------------
