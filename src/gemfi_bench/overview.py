@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from gemfi._files import read_json
-from gemfi_bench.claims.ledger import OURS
+from gemfi_bench.claims.ledger import OURS, VERDICTS
 from gemfi_bench.formats import markdown_table
-from gemfi_bench.report import VERDICTS
 from gemfi_bench.results import Pick, Results, mean_of, of_detector, of_set, of_test
 from gemfi_bench.style import detector_label, method_label
 from gemfi_bench.tabular import Better, Column, Row, Table, marks, printed

@@ -39,7 +39,6 @@ from gemfi_bench.manifest import (
     is_kept,
 )
 from gemfi_bench.report import FEW_SEEDS, Content, FigureFile, Missing, page
-from gemfi_bench.report import Claim as Shown
 from gemfi_bench.results import Results, require_bench
 from gemfi_bench.summary import summary
 from gemfi_bench.tables import TABLES, Maker
@@ -108,7 +107,7 @@ def _rendered(results: Results, target: Path, progress: bool | None, *, figures:
         subtitle=results.protocol.title,
         facts=_facts(results),
         summary=[*summary(results, findings), *caveats, *results.protocol.notes],
-        claims=[_shown(finding) for finding in findings],
+        claims=findings,
         tables=tables,
         figures=drawn,
         published=published,
@@ -225,24 +224,6 @@ def _seeds(results: Results) -> str:
 # -- claims ---------------------------------------------------------------------------------------
 
 
-def _shown(finding: Finding) -> Shown:
-    """A finding as the report shows it."""
-    claim = finding.claim
-    tests = []
-    for test in finding.tests:
-        estimate, interval = test.shown()
-        tests.append((f"{test.what}: {estimate}", f"{interval}, {test.verdict}"))
-    return Shown(
-        claim=claim.text + (" (the paper's settings)" if "paper's settings" in claim.name else ""),
-        statistic=claim.statistic,
-        verdict=finding.outcome,
-        tests=tests or [(finding.reason, "")],
-        few_seeds=finding.few_seeds,
-        keys=tuple(dict.fromkeys(key for test in finding.tests for key in test.keys)),
-        where=claim.where,
-    )
-
-
 def _write_claims(target: Path, findings: Sequence[Finding], caveats: Sequence[str]) -> None:
     """The ledger for machines, and for people."""
     plain = [
@@ -273,9 +254,10 @@ def _write_claims(target: Path, findings: Sequence[Finding], caveats: Sequence[s
     lines = ["# Claims", "", RULE, "", *(line for caveat in caveats for line in (caveat, ""))]
     lines += ["| claim | where | statistic | verdict | tests: estimate [95 % interval] |"]
     lines += ["|---|---|---|---|---|"]
-    for shown in map(_shown, findings):
-        tests = "<br>".join(" ".join(filter(None, pair)) for pair in shown.tests)
-        verdict = shown.verdict + (f" ({FEW_SEEDS})" if shown.few_seeds else "")
-        cells = [shown.claim, shown.where, shown.statistic, verdict, tests]
+    for finding in findings:
+        tests = "<br>".join(" ".join(filter(None, pair)) for pair in finding.lines)
+        verdict = finding.outcome + (f" ({FEW_SEEDS})" if finding.few_seeds else "")
+        claim = finding.claim
+        cells = [claim.said, claim.where, claim.statistic, verdict, tests]
         lines.append(f"| {' | '.join(cells)} |")
     write_atomically(target / "claims.md", "\n".join([*lines, ""]).encode())

@@ -12,11 +12,11 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from gemfi._text import aligned, duration, number, percent_or_nats
 from gemfi.methods import METHODS
-from gemfi_bench.claims.ledger import OURS, RULE
+from gemfi_bench.claims.ledger import OURS, RULE, VERDICTS, Finding, Verdict
 from gemfi_bench.formats import html
 from gemfi_bench.manifest import file_stem
 from gemfi_bench.page import asset, document, fill, size_of
@@ -24,9 +24,6 @@ from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import of_set, of_shift, of_test
 from gemfi_bench.style import method_label
 from gemfi_bench.tabular import Table
-
-Verdict = Literal["supported", "refuted", "undecided", "not tested"]
-VERDICTS: Final[tuple[Verdict, ...]] = ("supported", "refuted", "undecided", "not tested")
 
 FEW_SEEDS: Final = "fewer than 3 seeds"
 """Stands beside the verdict on a claim with a test that has too few seeds."""
@@ -40,19 +37,6 @@ _CROWDED: Final = {9: "crowded", 15: "crowded-2", 22: "crowded-3"}
 """Columns from which a table is printed smaller, on its side, and tiny."""
 
 _LONG: Final = 40  # rows from which a table scrolls in a box of its own
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim, and what the records say of it."""
-
-    claim: str  # in one sentence
-    statistic: str  # what was computed to judge it
-    verdict: Verdict
-    tests: Sequence[tuple[str, str]] = ()  # estimate and interval in words; or why there is none
-    few_seeds: bool = False  # whether a test has too few to decide anything
-    keys: tuple[str, ...] = ()  # of the runs that it rests on
-    where: str = ""  # in the paper, "Section 4.2, Table 2"
 
 
 @dataclass(frozen=True)
@@ -94,7 +78,7 @@ class Content:
     subtitle: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)  # protocol, date, runs done and so on
     summary: Sequence[str] = ()  # what was found, a sentence each
-    claims: Sequence[Claim] = ()
+    claims: Sequence[Finding] = ()
     tables: Sequence[Table | Missing] = ()
     figures: Sequence[FigureFile | Missing] = ()
     published: Sequence[Table] = ()  # our numbers beside the published ones
@@ -162,11 +146,11 @@ def _methods(content: Content) -> list[str]:
     return [*(name for name in METHODS if name in {*ours, *theirs}), *others]
 
 
-def _tallies(claims: Sequence[Claim]) -> dict[str, dict[Verdict, int]]:
+def _tallies(findings: Sequence[Finding]) -> dict[str, dict[Verdict, int]]:
     """The paper's claims and ours, counted apart."""
     verdicts = {
-        "Of the paper": [claim.verdict for claim in claims if claim.where != OURS],
-        "Of this project": [claim.verdict for claim in claims if claim.where == OURS],
+        "Of the paper": [found.outcome for found in findings if found.claim.where != OURS],
+        "Of this project": [found.outcome for found in findings if found.claim.where == OURS],
     }
     return {
         whose: {verdict: given.count(verdict) for verdict in VERDICTS}

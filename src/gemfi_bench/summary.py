@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gemfi_bench.claims import Finding
-from gemfi_bench.claims.ledger import OURS
+from gemfi_bench.claims.ledger import OURS, VERDICTS
 from gemfi_bench.protocol import SEEN
-from gemfi_bench.report import VERDICTS
 from gemfi_bench.results import Pick, Results, mean_of, of_set, of_test
 from gemfi_bench.style import method_label
 from gemfi_bench.tabular import Better, Value

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gemfi_bench import formats
-from gemfi_bench.report import LARGEST_SVG, Claim, Content, FigureFile, Missing, page
+from gemfi_bench.report import LARGEST_SVG, Content, FigureFile, Missing, page
 from gemfi_bench.tabular import Column, Row, Table, Value
 from support.html import Element, read
 from support.reports import (
@@ -22,6 +22,7 @@ from support.reports import (
     NUMBERS,
     PUBLISHED,
     SVG,
+    finding,
     key_of,
     png,
     record,
@@ -127,23 +128,29 @@ def test_title_facts_and_summary(tree: Element) -> None:
 def test_the_ledger_shows_each_claim_with_its_verdict(tree: Element) -> None:
     rows = tree.one("table", "ledger").all("tr", "claim")
     assert len(rows) == len(CLAIMS)
-    for row, claim in zip(rows, CLAIMS, strict=True):
-        assert claim.verdict in row.one("span", "badge").text
-        assert row.one("span", "said").text == claim.claim
-        assert row.one("span", "statistic").text == claim.statistic
-        assert bool(row.all("span", "few-seeds")) is claim.few_seeds
+    for row, found in zip(rows, CLAIMS, strict=True):
+        assert found.outcome in row.one("span", "badge").text
+        assert row.one("span", "said").text == found.claim.text
+        assert row.one("span", "statistic").text == found.claim.statistic
+        assert bool(row.all("span", "few-seeds")) is found.few_seeds
         cell = row.all("td", "runs")[0]
-        assert cell.get("data-keys").split() == list(claim.keys)
+        assert cell.get("data-keys").split() == found.keys
     tests = [each.text for each in rows[0].all("span", "test")]
-    assert tests == ["near: +0.80 [+0.10, +1.50]", "far: +1.20 [+0.40, +2.00]"]
-    assert rows[2].one("td", "tests").text == "–"
+    assert tests == [
+        "near: +0.80 [+0.10, +1.50], supported",
+        "far: +1.20 [+0.40, +2.00], supported",
+    ]
+    assert rows[2].one("td", "tests").text == "it was not measured"
     tally = [each.text for each in tree.one("ul", "tally").all("span", "badge")]
     assert tally == ["✓ 1 supported", "✗ 1 refuted", "? 0 undecided", "– 1 not tested"]
 
 
 def test_our_own_claims_are_counted_apart() -> None:
-    claims = [Claim("theirs", "s", "refuted", where="Table 2"), Claim("ours", "s", "supported")]
-    found = read(page(Content("t", claims=[claims[0], replace(claims[1], where="ours")])))
+    claims = [
+        finding("theirs", "s", "refuted", where="Table 2"),
+        finding("ours", "s", "supported", where="ours"),
+    ]
+    found = read(page(Content("t", claims=claims)))
     tallies = [[each.text for each in one.all("li")] for one in found.all("ul", "tally")]
     assert [each[:3] for each in tallies] == [
         ["Of the paper", "✓ 0 supported", "✗ 1 refuted"],
@@ -303,7 +310,11 @@ def hostile() -> Content:
         HOSTILE,
         {HOSTILE: HOSTILE},
         [HOSTILE],
-        [Claim(HOSTILE, HOSTILE, "refuted", ((HOSTILE, HOSTILE),), True, ('"><b>',), HOSTILE)],
+        [
+            finding(
+                HOSTILE, HOSTILE, "refuted", [(HOSTILE, 1.0, (0.0, 2.0))], ('"><b>',), HOSTILE, 2
+            )
+        ],
         [table, Missing(HOSTILE, HOSTILE, HOSTILE)],
         [
             FigureFile(HOSTILE, HOSTILE, HOSTILE, png(2, 2), HOSTILE.encode()),

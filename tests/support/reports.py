@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
+from gemfi_bench.claims import Claim, Finding
+from gemfi_bench.claims import Test as OneTest
+from gemfi_bench.claims.ledger import Verdict
 from gemfi_bench.record_file import RunRecord
-from gemfi_bench.report import Claim, Content, FigureFile, Missing
+from gemfi_bench.report import Content, FigureFile, Missing
+from gemfi_bench.statistics import Difference, Interval
 from gemfi_bench.tabular import Column, Row, Table, Value
 
 METHODS = ("softmax", "edl", "daedl", "gem-fi")
@@ -102,20 +107,41 @@ PUBLISHED = Table(
         Row("ODIN", ("no counterpart", Value(95.0)), "odin"),
     ),
 )
+
+
+def finding(
+    text: str,
+    statistic: str,
+    outcome: Verdict,
+    tests: Sequence[tuple[str, float, tuple[float, float]]] = (),
+    keys: tuple[str, ...] = (),
+    where: str = "",
+    seeds: int = 5,
+) -> Finding:
+    """A finding of tests by what they compare, their estimates and their intervals."""
+    made = [
+        OneTest(what, Difference(value, Interval(*ends, value), seeds), "supported", keys)
+        for what, value, ends in tests
+    ]
+    reason = "" if made else "it was not measured"
+    claim = Claim(text, text, where, statistic, lambda _: made)
+    return Finding(claim, outcome, tuple(made), reason)
+
+
 CLAIMS = (
-    Claim(
+    finding(
         "GEM-FI detects better than EDL.",
         "Paired difference of AUROC",
         "supported",
-        (("near: +0.80", "[+0.10, +1.50]"), ("far: +1.20", "[+0.40, +2.00]")),
-        few_seeds=True,
+        (("near", 0.8, (0.1, 1.5)), ("far", 1.2, (0.4, 2.0))),
         keys=(key_of("edl", 0), key_of("gem-fi", 0)),
         where="Table 2",
+        seeds=2,
     ),
-    Claim(
-        "Temperature scaling is unnecessary.", "NLL", "refuted", (("0.02 nats", "[0.01, 0.03]"),)
+    finding(
+        "Temperature scaling is unnecessary.", "NLL", "refuted", (("nats", 0.02, (0.01, 0.03)),)
     ),
-    Claim("Overhead is modest.", "Ratio of the seconds", "not tested"),
+    finding("Overhead is modest.", "Ratio of the seconds", "not tested"),
 )
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="8" height="4"><path d="M0 0h8"/></svg>'
 

@@ -14,6 +14,9 @@ from gemfi_bench.results import Results
 from gemfi_bench.statistics import Difference, Outcome
 from gemfi_bench.unavailable import Unavailable
 
+Verdict = Literal["supported", "refuted", "undecided", "not tested"]
+VERDICTS: Final[tuple[Verdict, ...]] = ("supported", "refuted", "undecided", "not tested")
+
 _FORMS: Final = ((0.1, ".2f"), (0.001, ".4f"), (0.0, ".1e"))
 """Size -> format of numbers of at least that size."""
 
@@ -30,21 +33,13 @@ OURS: Final = "ours"
 
 @dataclass(frozen=True)
 class Test:
-    """One statistic of a claim.
+    """One statistic of a claim."""
 
-    Attributes:
-        what: is compared, in words.
-        difference: with its interval.
-        verdict: on what the claim says of it.
-        keys: of the runs that it comes from.
-        ratio: True for a ratio, which is shown without a sign.
-    """
-
-    what: str
+    what: str  # is compared, in words
     difference: Difference
-    verdict: Outcome
-    keys: tuple[str, ...] = ()
-    ratio: bool = False
+    verdict: Outcome  # on what the claim says of it
+    keys: tuple[str, ...] = ()  # of the runs that it comes from
+    ratio: bool = False  # shown without a sign
 
     def shown(self) -> tuple[str, str]:
         """Its estimate and its interval in words, with more digits where all numbers are small."""
@@ -64,21 +59,18 @@ Tests = Callable[[Results], Sequence[Test]]
 
 @dataclass(frozen=True)
 class Claim:
-    """What somebody says, and what would refute it.
+    """What somebody says, and what would refute it."""
 
-    Attributes:
-        name: short and unique.
-        text: the claim, in our words.
-        where: in the paper, or `OURS`.
-        statistic: what is tested, in words.
-        tests: on records.
-    """
+    name: str  # short and unique
+    text: str  # the claim, in our words
+    where: str  # in the paper, or `OURS`
+    statistic: str  # what is tested, in words
+    tests: Tests  # on records
 
-    name: str
-    text: str
-    where: str
-    statistic: str
-    tests: Tests
+    @property
+    def said(self) -> str:
+        """The claim, and of whose settings where they are not ours."""
+        return self.text + (" (the paper's settings)" if "paper's settings" in self.name else "")
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ class Finding:
     """The verdict on a claim; `reason` says why it was not tested."""
 
     claim: Claim
-    outcome: Outcome | Literal["not tested"]
+    outcome: Verdict
     tests: tuple[Test, ...] = ()
     reason: str = ""
 
@@ -94,6 +86,20 @@ class Finding:
     def few_seeds(self) -> bool:
         """Whether a test had too few seeds to decide anything."""
         return any(test.difference.few_seeds for test in self.tests)
+
+    @property
+    def keys(self) -> list[str]:
+        """Of the runs that it rests on."""
+        return list(dict.fromkeys(key for test in self.tests for key in test.keys))
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Estimate and interval of each test in words; the reason where there is none."""
+        shown = [(test, *test.shown()) for test in self.tests]
+        return [
+            (f"{test.what}: {estimate}", f"{interval}, {test.verdict}")
+            for test, estimate, interval in shown
+        ] or [(self.reason, "")]
 
 
 def ledger(results: Results, claims: Iterable[Claim]) -> list[Finding]:
