@@ -42,7 +42,6 @@ _INSTEAD: Final = {"tiny-imagenet": "tiny-imagenet-158"}
 """OOD set of the paper, by its name here -> what runs have in its place."""
 
 _SHIFT: Final = "shift_detection_corruptions"
-_SHIFT: Final = "shift_detection_corruptions"
 _WORDS: Final = WORDS["published"]
 
 _METRICS: Final = {

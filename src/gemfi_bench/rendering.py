@@ -42,6 +42,7 @@ from gemfi_bench.report import FEW_SEEDS, Content, FigureFile, Missing, page
 from gemfi_bench.results import Results, require_bench
 from gemfi_bench.summary import summary
 from gemfi_bench.tables import TABLES, Maker
+from gemfi_bench.tables.common import WORDS
 from gemfi_bench.tabular import Table, Value
 from gemfi_bench.unavailable import Unavailable
 
@@ -140,8 +141,7 @@ class _Work:
         try:
             table = make(watched)
         except Unavailable as reason:
-            title = (make.__doc__ or "").strip().split("\n")[0].rstrip(".")
-            return self.missing(label, title, reason)
+            return self.missing(label, WORDS[label]["title"], reason)
         self.write_table(table, watched.used)
         return table
 

@@ -78,7 +78,7 @@ def test_a_single_run_has_the_bootstrap_over_its_inputs(
 def test_several_runs_show_their_deviation_and_keep_an_interval_of_their_mean(
     tmp_path: Path,
 ) -> None:
-    table, sets = detection.ood_auroc(results_of(tmp_path, 2)), [arrays(0), arrays(1)]
+    table, sets = TABLES["table2b"](results_of(tmp_path, 2)), [arrays(0), arrays(1)]
     found = cell(table, "Softmax", "Epis.", "digits → noise (far)")
     assert isinstance(found, Value)
     rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_rows_of_a_sweep_have_no_interval_of_their_mean(tmp_path: Path) -> None:
 
 
 def test_without_arrays_nothing_is_shown(tmp_path: Path) -> None:
-    table = detection.ood_auroc(results_of(tmp_path, 1, kept=False))
+    table = TABLES["table2b"](results_of(tmp_path, 1, kept=False))
     assert len(values(table)) == 4
     assert all(each.interval is None for each in values(table))
     assert INTERVALS not in table.notes
@@ -120,6 +120,6 @@ def test_detectors_and_scores_of_a_real_run_have_one_too(small_results: Results)
     found = [each for each in row.cells if isinstance(each, Value)]
     assert found
     assert all(each.n == 1 and each.interval is not None for each in found)
-    table = detection.ood_auroc(small_results)
+    table = TABLES["table2b"](small_results)
     (ensemble,) = [each for each in table.rows if each.method == "ensemble"]
     assert all(each.interval for each in ensemble.cells if isinstance(each, Value))

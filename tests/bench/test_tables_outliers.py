@@ -7,13 +7,13 @@ from dataclasses import replace
 from gemfi.methods import PRESETS
 from gemfi.outliers import NONE, VOS, OutlierConfig
 from gemfi_bench.results import Results
-from gemfi_bench.tables import sweeps
+from gemfi_bench.tables import TABLES
 from gemfi_bench.tables.labels import OUTLIER_LABELS, outlier_words
 
 
 def test_the_default_is_named_whole(small_results: Results) -> None:
     assert PRESETS["gem-fi"].outliers.scrambled > 0
-    names = [row.name for row in sweeps.noise_for_vos(small_results).rows]
+    names = [row.name for row in TABLES["vos_replace_appendix"](small_results).rows]
     assert names[-1] == "GEM-FI (default: halo and scrambled inputs)" == OUTLIER_LABELS["gem-fi"]
 
 
@@ -25,7 +25,11 @@ def test_both_sources_of_outliers_have_words() -> None:
 
 
 def test_the_note_has_ratio_and_start_of_the_runs(small_results: Results) -> None:
-    (note,) = [each for each in sweeps.noise_for_vos(small_results).notes if "for each ID" in each]
+    (note,) = [
+        each
+        for each in TABLES["vos_replace_appendix"](small_results).notes
+        if "for each ID" in each
+    ]
     assert "GEM-FI + VOS 0.3, from 0.1;" in note
     assert "GEM-FI + feature-space noise 0.3, from 0.1;" in note
     assert "scrambled inputs) 1 and 0.3 scrambled, from 0." in note

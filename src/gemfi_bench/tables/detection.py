@@ -36,25 +36,19 @@ _VENUES: Final = {
     "Machine Vision and Applications": "MVA",
 }
 
+_METRICS: Final = {"table2": "aupr_id", "table2b": "auroc"}
+
 # -- by method ------------------------------------------------------------------------------------
 
 
-def ood_aupr(results: Results) -> Table:
-    """OOD detection by method, AUPR."""
-    return _by_method(results, "table2", "aupr_id")
+def by_method(results: Results, label: str) -> Table:
+    """OOD detection by method, and by the detectors that were fitted on its runs."""
 
-
-def ood_auroc(results: Results) -> Table:
-    """OOD detection by method, AUROC."""
-    return _by_method(results, "table2b", "auroc")
-
-
-def _by_method(results: Results, label: str, metric: str) -> Table:
     def cell(source: Source, name: str, kind: str) -> Cell:
         one_kind = "aleatoric" if source.score in OF_PROBABILITY else "epistemic"
         if source.detector and kind != one_kind:
             return None
-        return source.ood(name, source.score or kind, metric)
+        return source.ood(name, source.score or kind, _METRICS[label])
 
     fields = [Field(Column("Venue"), _venue), *ood_fields(results, KINDS, cell)]
     sources = contestants(results)

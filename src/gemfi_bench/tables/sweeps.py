@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from gemfi._config import to_plain
 from gemfi.methods import PRESETS
 from gemfi.methods.evidential import EvidentialConfig
-from gemfi.methods.gem_paper import OURS, SWITCHES, PaperConfig, ablation, switches
+from gemfi.methods.gem_paper import OURS, SWITCHES, ablation, switches
 from gemfi_bench.grid import ABLATION, ABLATION_OURS, COMPONENTS, FISHER, KL, OUTLIERS
 from gemfi_bench.results import Results, of_test
 from gemfi_bench.tables.common import (
@@ -34,25 +34,17 @@ _ACCURACY: Final = number_field(Column("Test acc.", "ID test", "high"), of_test(
 _HEADS: Final = {"fi_reg": "FI-Reg", "fi_mod": "FI-Mod"}
 
 
-def paper_settings(results: Results) -> Table:
-    """The ten rows with everything else as in the paper."""
-    rows = planned(results, ABLATION, "sweeps.ablation")
-    return _switched(results, "table5", ABLATION, rows, ablation())
+_ABLATIONS: Final = {
+    "table5": (ABLATION, "sweeps.ablation", ablation()),
+    "table5-ours": (ABLATION_OURS, "sweeps.ablation_ours", ablation(OURS)),
+}
+"""Table -> group, the setting that plans it, and the configurations of its rows."""
 
 
-def our_settings(results: Results) -> Table:
-    """The same switches with the settings of `gem-fi` here."""
-    rows = planned(results, ABLATION_OURS, "sweeps.ablation_ours")
-    return _switched(results, "table5-ours", ABLATION_OURS, rows, ablation(OURS))
-
-
-def _switched(
-    results: Results,
-    label: str,
-    group: str,
-    rows: Sequence[str],
-    configs: Mapping[str, PaperConfig],
-) -> Table:
+def switched(results: Results, label: str) -> Table:
+    """The ten rows with everything else as in the paper, or with the settings of `gem-fi` here."""
+    group, why, configs = _ABLATIONS[label]
+    rows = planned(results, group, why)
     sources = [
         Source(results, f"{index}. {ABLATION_LABELS.get(row, row)}", row, group)
         for index, row in enumerate(rows, start=1)
@@ -87,27 +79,18 @@ def _switched(
 # -- λ and K --------------------------------------------------------------------------------------
 
 
-def fisher(results: Results) -> Table:
-    """Sensitivity to λ_FI."""
-    rows = planned(results, FISHER, "sweeps.fisher")
-    return _sensitivity(results, "lambda_fi_appendix", FISHER, rows, _GEM.fi_reg_weight)
+_VALUES: Final = {
+    "lambda_fi_appendix": (FISHER, "sweeps.fisher", _GEM.fi_reg_weight),
+    "lambda_kl_appendix": (KL, "sweeps.kl", _GEM.kl_weight),
+    "gemfi_k_cifar": (COMPONENTS, "sweeps.components", _GEM.num_components),
+}
+"""Table -> group, the setting that plans it, and the default among its values."""
 
 
-def kl(results: Results) -> Table:
-    """Sensitivity to λ_KL."""
-    rows = planned(results, KL, "sweeps.kl")
-    return _sensitivity(results, "lambda_kl_appendix", KL, rows, _GEM.kl_weight)
-
-
-def components(results: Results) -> Table:
-    """Effect of the number of heads."""
-    rows = planned(results, COMPONENTS, "sweeps.components")
-    return _sensitivity(results, "gemfi_k_cifar", COMPONENTS, rows, _GEM.num_components)
-
-
-def _sensitivity(
-    results: Results, label: str, group: str, rows: Sequence[str], default: float
-) -> Table:
+def sensitivity(results: Results, label: str) -> Table:
+    """One row a value of λ_FI, λ_KL or K."""
+    group, why, default = _VALUES[label]
+    rows = planned(results, group, why)
     sources = [
         Source(results, f"{row} (default)" if float(row) == default else row, row, group)
         for row in rows
@@ -123,22 +106,19 @@ def _sensitivity(
 # -- outliers -------------------------------------------------------------------------------------
 
 
-def fair_outliers(results: Results) -> Table:
-    """Virtual outliers for the baselines too, and GEM-FI without any."""
-    names = [name for name in OUTLIER_LABELS if name != "gem-fi+noise"]
-    return _outliers(results, "fair_vos_appendix", names)
+_ROWS: Final = {
+    "fair_vos_appendix": [name for name in OUTLIER_LABELS if name != "gem-fi+noise"],
+    "vos_replace_appendix": ["gem-fi+vos", "gem-fi+noise", "gem-fi+none", "gem-fi"],
+}
 
 
-def noise_for_vos(results: Results) -> Table:
-    """GEM-FI with feature-space noise in the place of VOS."""
-    names = ("gem-fi+vos", "gem-fi+noise", "gem-fi+none", "gem-fi")
-    return _outliers(results, "vos_replace_appendix", names)
-
-
-def _outliers(results: Results, label: str, names: Sequence[str]) -> Table:
+def outliers(results: Results, label: str) -> Table:
+    """Virtual outliers for the baselines too and GEM-FI without any; or noise in their place."""
     require_outside(results)
     known = planned(results, OUTLIERS, "sweeps.outliers")
-    sources = [Source(results, OUTLIER_LABELS[row], row, OUTLIERS) for row in names if row in known]
+    sources = [
+        Source(results, OUTLIER_LABELS[row], row, OUTLIERS) for row in _ROWS[label] if row in known
+    ]
     return make_table(
         results,
         label,
