@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from gemfi_bench import tables
+from gemfi_bench import demo
+from gemfi_bench.claims import CLAIMS
 from gemfi_bench.figures import FIGURES, PARENT
 from gemfi_bench.manifest import PAPER_FIGURES, PAPER_TABLES, file_stem
 from gemfi_bench.tables import TABLES
+from gemfi_bench.words import read_words
 
 PAPER = Path(__file__).resolve().parents[2].parent / "shared" / "paper"
 
@@ -34,10 +35,17 @@ def test_every_figure_of_the_paper_is_made() -> None:
     assert set(PAPER_FIGURES) <= set(FIGURES) | set(PARENT)
 
 
-def test_every_table_has_its_words_and_no_others_are_kept() -> None:
-    path = Path(tables.__file__).with_name("words.toml")
-    words = tomllib.loads(path.read_text(encoding="utf-8"))
-    assert set(words) - {"shared"} == set(TABLES)
+@pytest.mark.parametrize(
+    ("room", "said"),
+    [
+        ("tables", {*TABLES, "published", "published-audit"}),
+        ("figures", {*FIGURES, "demo"}),
+        ("claims", {claim.name.removesuffix(" (the paper's settings)") for claim in CLAIMS}),
+    ],
+)
+def test_all_have_their_words_and_no_others_are_kept(room: str, said: set[str]) -> None:
+    assert set(read_words(room)) - {"shared"} == said
+    assert set(read_words("figures")["demo"]) == set(demo.FIGURES)
 
 
 def test_panels_are_of_figures_that_exist() -> None:
