@@ -379,7 +379,7 @@ READERS = {
     "data/task.py Task.__init__": "keeps it",
     "data/task.py Task.splits": "lists them",
     "data/registry/load.py registered_task": "names of sets, not data",
-    "cli/data.py _splits": "names of sets, not data",
+    "gemfi_bench/data_sets/command.py _splits": "names of sets, not data",
     "cli/train.py train": "names of files, not data",
     "data/own.py OwnData.task": "names of files, not data",
     "runs/spec.py task_of": "names of files, not data",

@@ -12,9 +12,7 @@ import pytest
 
 from gemfi.cli import main
 
-COMMANDS = importlib.import_module(
-    "gemfi_bench.data_sets.command"
-)  # a function of the package has its name
+COMMANDS = importlib.import_module("gemfi_bench.data_sets.command")
 LOAD = importlib.import_module("gemfi.data.registry.load")
 NAMES = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
