@@ -127,7 +127,7 @@ def fisher_modulation(
     modulated = torch.log_softmax(log_weight + strength * (1 - share.detach()), dim=-1)
     if smoothing == 0:
         return modulated
-    floor = modulated.new_tensor(math.log(smoothing))
+    floor = modulated.new_full((), math.log(smoothing))
     return torch.logaddexp(modulated, floor) - math.log1p(fisher.shape[-1] * smoothing)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gemfi._config import check_choices, check_int, check_number
-from gemfi.devices import on_host
+from gemfi.devices import move, on_host
 from gemfi.errors import InputError
 
 Kind = Literal["none", "scrambled", "halo", "vos", "noise", "between", "auxiliary"]
@@ -148,9 +148,9 @@ class Halo(Synthesiser):
         free = len(y) - len(classes)  # degrees of freedom
         if free < 1:
             return
-        z, own = functional.normalize(z, dim=1), own.to(z.device)
+        z, own = functional.normalize(z, dim=1), move(own, z.device)
         member = functional.one_hot(own, len(classes)).to(z.dtype)  # (B, P) of those present
-        mean = member.T @ z / sizes.to(z)[:, None]
+        mean = member.T @ z / move(sizes, z.device)[:, None]
         variance = (z - mean[own]).square().sum() / (free * self.num_features)
         self.batches += 1
         self.spread += (variance - self.spread) / self.batches.clamp_max(_HALO_MEMORY)
@@ -165,15 +165,16 @@ class Halo(Synthesiser):
         shape = (self.wanted(z), 1)
 
         def uniform() -> Tensor:
-            return torch.rand(shape, generator=generator, dtype=z.dtype).to(z.device)
+            return move(torch.rand(shape, generator=generator, dtype=z.dtype), z.device)
 
         first, second = (
-            z[torch.randint(len(z), shape[:1], generator=generator).to(z.device)] for _ in range(2)
+            z[move(torch.randint(len(z), shape[:1], generator=generator), z.device)]
+            for _ in range(2)
         )
         share = torch.where(uniform() < 0.5, 0.5 * uniform(), 0.0)
         near, far = math.log(self.config.near), math.log(self.config.far)
         length = torch.exp(near + (far - near) * uniform())
-        noise = torch.randn(first.shape, generator=generator, dtype=z.dtype).to(z.device)
+        noise = move(torch.randn(first.shape, generator=generator, dtype=z.dtype), z.device)
         base = torch.lerp(first, second, share)
         size: Tensor = torch.linalg.vector_norm(base, dim=1, keepdim=True)
         return torch.addcmul(base, size * length * self.spread.sqrt(), noise)
@@ -186,9 +187,9 @@ class Noise(Synthesiser):
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
         """Perturb randomly chosen features of the batch."""
         rows = torch.randint(len(z), (self.wanted(z),), generator=generator)
-        chosen = z[rows.to(z.device)]
+        chosen = z[move(rows, z.device)]
         spread = z.std(dim=0, correction=0).mean()
-        noise = torch.randn(chosen.shape, generator=generator, dtype=z.dtype).to(z.device)
+        noise = move(torch.randn(chosen.shape, generator=generator, dtype=z.dtype), z.device)
         return chosen + self.config.scale * spread * noise
 
 
@@ -207,8 +208,8 @@ class Between(Synthesiser):
             share = 0.3 + 0.4 * torch.rand(len(apart), 1, generator=generator, dtype=z.dtype)
         if len(apart) == 0:
             return None
-        share = share.to(z.device)
-        return share * z[first.to(z.device)] + (1 - share) * z[second.to(z.device)]
+        share = move(share, z.device)
+        return share * z[move(first, z.device)] + (1 - share) * z[move(second, z.device)]
 
 
 class Tails(Synthesiser):
@@ -255,7 +256,8 @@ class Tails(Synthesiser):
             self.seen += counts
             self.fresh += len(y) + joins * self.num_classes * self.config.queue
         where = self.bank.device
-        self.bank[labels.to(where), slot.to(where)] = z[order.to(where)].to(self.bank.dtype)
+        rows = move(order, where)
+        self.bank[move(labels, where), move(slot, where)] = z[rows].to(self.bank.dtype)
 
     @torch.no_grad()
     def sample(self, z: Tensor, y: Tensor, generator: torch.Generator) -> Tensor | None:
@@ -268,7 +270,7 @@ class Tails(Synthesiser):
         if len(present) < 2:
             return None
         if due:
-            self._refit(held.to(z.device))
+            self._refit(move(held, z.device))
         return self._tail(present, self.wanted(z), generator)
 
     def _refit(self, held: Tensor) -> None:
@@ -300,7 +302,7 @@ class Tails(Synthesiser):
         noise = torch.randn(shape, generator=generator, dtype=self.bank.dtype)
         longest = noise.square().sum(dim=2).topk(keep, dim=1).indices  # (P, keep)
         noise = noise.gather(1, longest[:, :, None].expand(-1, -1, self.num_features))
-        noise, present = noise.to(self.mean.device), present.to(self.mean.device)
+        noise, present = move(noise, self.mean.device), move(present, self.mean.device)
         factor = self.factor if len(self.factor) == 1 else self.factor[present]
         return (self.mean[present][:, None] + noise @ factor.transpose(1, 2)).flatten(0, 1)
 
@@ -346,7 +348,7 @@ def scramble(x: Tensor, y: Tensor, count: int, generator: torch.Generator) -> Te
         partner = torch.argsort(y, stable=True)[place]
         kinds = torch.randint(len(IMAGES), (count,), generator=generator)
         sizes = torch.bincount(kinds, minlength=len(IMAGES)).tolist()
-    first, second = x[chosen.to(x.device)], x[partner.to(x.device)]
+    first, second = x[move(chosen, x.device)], x[move(partner, x.device)]
     if x.ndim != 4 or min(x.shape[2:]) < _SMALLEST_IMAGE:
         return exchange(first, second, generator)
     parts = zip(IMAGES, torch.split(first, sizes), torch.split(second, sizes), strict=True)
@@ -360,16 +362,15 @@ def shuffle_patches(x: Tensor, _other: Tensor, generator: torch.Generator) -> Te
         sides = torch.randint(2, 5, (len(x),), generator=generator)
         rows_of = {side: (sides == side).nonzero().squeeze(1) for side in range(2, 5)}
     for side, chosen in rows_of.items():
-        rows = chosen.to(x.device)
+        rows = move(chosen, x.device)
         high, wide = x.shape[2] // side, x.shape[3] // side  # of a patch
         cut = x[rows, :, : side * high, : side * wide]
         grid = cut.reshape(len(rows), x.shape[1], side, high, side, wide).permute(0, 2, 4, 1, 3, 5)
         patches = grid.flatten(1, 2)  # (R, side², C, h, w)
         order = torch.rand(patches.shape[:2], generator=generator).argsort(dim=1)
         same = (order == torch.arange(side**2)).all(dim=1, keepdim=True)
-        order = torch.where(same, order.roll(1, dims=1), order).to(
-            x.device
-        )  # the old is no outlier
+        order = torch.where(same, order.roll(1, dims=1), order)  # the old is no outlier
+        order = move(order, x.device)
         patches = patches.gather(1, order[:, :, None, None, None].expand_as(patches))
         result[rows, :, : side * high, : side * wide] = (
             patches.reshape(grid.shape).permute(0, 3, 1, 4, 2, 5).reshape(cut.shape)
@@ -379,7 +380,7 @@ def shuffle_patches(x: Tensor, _other: Tensor, generator: torch.Generator) -> Te
 
 def mix(x: Tensor, other: Tensor, generator: torch.Generator) -> Tensor:
     """Lay two images over each other, each with a share of 0.35 to 0.65."""
-    share = 0.35 + 0.3 * torch.rand(len(x), 1, 1, 1, generator=generator).to(x.device)
+    share = 0.35 + 0.3 * move(torch.rand(len(x), 1, 1, 1, generator=generator), x.device)
     return _as_type(share * x + (1 - share) * other, x)
 
 
@@ -390,7 +391,7 @@ def join(x: Tensor, other: Tensor, generator: torch.Generator) -> Tensor:
     left = (torch.arange(width) < width // 2)[None, :].expand(height, width)
     halves = torch.stack([upper, ~upper, left, ~left])
     chosen = torch.randint(4, (len(x),), generator=generator)
-    return torch.where(halves[chosen].unsqueeze(1).to(x.device), x, other)
+    return torch.where(move(halves[chosen].unsqueeze(1), x.device), x, other)
 
 
 def tile(x: Tensor, _other: Tensor, generator: torch.Generator) -> Tensor:
@@ -400,15 +401,15 @@ def tile(x: Tensor, _other: Tensor, generator: torch.Generator) -> Tensor:
     size = torch.randint(first, last + 1, (len(x), 1), generator=generator)
     top = (torch.rand(len(x), 1, generator=generator) * (height - size + 1)).long()
     left = (torch.rand(len(x), 1, generator=generator) * (width - size + 1)).long()
-    rows = (top + torch.arange(height) % size).to(x.device)  # (B, H)
-    columns = (left + torch.arange(width) % size).to(x.device)
+    rows = move(top + torch.arange(height) % size, x.device)  # (B, H)
+    columns = move(left + torch.arange(width) % size, x.device)
     batch = torch.arange(len(x), device=x.device)[:, None, None]
     return x.permute(0, 2, 3, 1)[batch, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def scatter_phases(x: Tensor, _other: Tensor, generator: torch.Generator) -> Tensor:
     """Keep the spectrum of each image and replace its phases by those of noise."""
-    noise = torch.randn(len(x), 1, *x.shape[2:], generator=generator).to(x.device)
+    noise = move(torch.randn(len(x), 1, *x.shape[2:], generator=generator), x.device)
     spectrum, other = torch.fft.rfft2(x.float()), torch.fft.rfft2(noise)
     turned = spectrum * other / other.abs().clamp_min(1e-12)
     mean = x.float().mean(dim=(2, 3), keepdim=True)
@@ -432,7 +433,7 @@ def exchange(x: Tensor, other: Tensor, generator: torch.Generator) -> Tensor:
     share = 0.2 + 0.6 * torch.rand(len(x), 1, generator=generator)
     taken = (share * size).round().clamp(1, size - 1)
     order = torch.rand(len(x), size, generator=generator).argsort(dim=1)
-    return torch.where((order < taken).reshape(x.shape).to(x.device), other, x)
+    return torch.where(move((order < taken).reshape(x.shape), x.device), other, x)
 
 
 def _as_type(image: Tensor, x: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gemfi._config import check_int, check_number
+from gemfi.devices import move
 from gemfi.errors import InputError
 
 
@@ -68,7 +69,7 @@ class Augmentation:
         source = generator.device  # draws are made there, and used where the images are
 
         def uniform(low: float = 0.0, high: float = 1.0) -> Tensor:
-            draws = torch.rand(count, generator=generator, device=source).to(x.device)
+            draws = move(torch.rand(count, generator=generator, device=source), x.device)
             return low + (high - low) * draws
 
         if self.crop or self.flip:
@@ -76,7 +77,7 @@ class Augmentation:
                 torch.randint(2 * self.crop + 1, (count,), generator=generator, device=source)
                 for _ in range(2)
             ]
-            top, left = (corner.to(x.device) for corner in corners)
+            top, left = (move(corner, x.device) for corner in corners)
             x = crop_flip(x, top, left, uniform() < self.flip, self.crop)
         if self.rotation:
             x = rotate(x, uniform(-self.rotation, self.rotation))

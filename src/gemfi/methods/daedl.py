@@ -147,7 +147,7 @@ class DAEDL(Evidential):
     def log_alpha(self, logits: Tensor) -> Tensor:
         """Log(10⁻⁶ + exp u), as in training."""
         logits = logits.clamp(max=_LARGEST)
-        return torch.logaddexp(logits, logits.new_tensor(_LOG_EPSILON))
+        return torch.logaddexp(logits, logits.new_full((), _LOG_EPSILON))
 
     def forward(self, z: Tensor) -> Belief:
         """One Dirichlet, after the density is fitted with scaled logits; `logits` has them bare."""

@@ -112,7 +112,7 @@ class Evidential(Head):
             log_weight=logits.new_zeros(logits.shape[:2]),
             log_evidence=log_total,
             logits=logits,
-            log_prior=None if self.prior is None else logits.new_tensor(math.log(self.prior)),
+            log_prior=None if self.prior is None else logits.new_full((), math.log(self.prior)),
             **more,
         )
 

@@ -138,7 +138,7 @@ class GEM(Head):
             log_weight = torch.log_softmax(self.router(signal), dim=-1)
         # the gate takes E as a constant: the energy learns from its own term
         log_gate = self.familiarity.of_energy(energy.detach()).unsqueeze(1)
-        log_alpha = torch.logaddexp(logits.clamp(-CLIP, CLIP), logits.new_tensor(LOG_EPSILON))
+        log_alpha = torch.logaddexp(logits.clamp(-CLIP, CLIP), logits.new_full((), LOG_EPSILON))
         return Parts(energy, log_gate, log_weight, logits, log_alpha + log_gate.unsqueeze(1))
 
     def forward(self, z: Tensor) -> Belief:

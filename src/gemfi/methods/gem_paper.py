@@ -212,7 +212,7 @@ class GEMPaper(GEM):
         gated = logits
         if log_gate is not None and self.config.gate == "logit":
             gated, log_gate = logits * log_gate.exp().unsqueeze(1), None
-        log_alpha = torch.logaddexp(gated.clamp(-CLIP, CLIP), logits.new_tensor(LOG_EPSILON))
+        log_alpha = torch.logaddexp(gated.clamp(-CLIP, CLIP), logits.new_full((), LOG_EPSILON))
         if log_gate is not None and self.config.gate == "energy":
             log_alpha = log_alpha + log_gate.unsqueeze(1)  # on ε too: it never changes p
         return Parts(energy, log_gate, log_weight, logits, log_alpha)
@@ -280,7 +280,7 @@ class GEMPaper(GEM):
         factor = None
         if self.config.fi_clip:
             clipped = inside.logits.clamp(-CLIP, CLIP)
-            log_alpha = torch.logaddexp(clipped, clipped.new_tensor(LOG_EPSILON))
+            log_alpha = torch.logaddexp(clipped, clipped.new_full((), LOG_EPSILON))
             unclipped = (inside.logits.abs() <= CLIP).to(clipped.dtype)
             factor = unclipped * torch.exp(clipped - log_alpha)
         log_p, _ = dirichlet.log_mean(inside.log_alpha)
