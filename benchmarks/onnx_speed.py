@@ -28,7 +28,9 @@ from gemfi import build_model
 from gemfi._text import aligned, file_size
 from gemfi.bundle import bundled
 from gemfi.data.inputs import InputSpec
-from gemfi.export import Deployed, quantised, random_inputs, require, to_onnx
+from gemfi.export import Deployed, to_onnx
+from gemfi.export.graphs import quantised, require
+from gemfi.export.parity import random_inputs
 from gemfi.methods.base import DataFacts
 
 BATCHES: Final = (1, 256)

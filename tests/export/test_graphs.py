@@ -17,20 +17,10 @@ from torch import Tensor, nn
 from gemfi import Model, __version__, build_model
 from gemfi.data.inputs import InputSpec
 from gemfi.errors import InputError
-from gemfi.export import (
-    Deployed,
-    check_parity,
-    metadata,
-    onnx_runner,
-    program_bytes,
-    program_runner,
-    quantised,
-    random_inputs,
-    snippet,
-    to_program,
-    with_metadata,
-)
-from gemfi.export.parity import agreement, figures
+from gemfi.export import Deployed, check_parity, onnx_runner, program_runner, to_program
+from gemfi.export.deployed import metadata, snippet
+from gemfi.export.graphs import program_bytes, quantised, with_metadata
+from gemfi.export.parity import agreement, figures, random_inputs
 from support.exports import Made, images
 
 pytest.importorskip("onnxruntime")

@@ -10,8 +10,8 @@ import torch
 
 from gemfi.decisions import threshold_of
 from gemfi.errors import CheckFailedError
-from gemfi.export import Deployed, Parity, check_parity, random_inputs
-from gemfi.export.parity import TOLERANCE, Arrays, within_margin
+from gemfi.export import Deployed, Parity, check_parity
+from gemfi.export.parity import TOLERANCE, Arrays, random_inputs, within_margin
 from support.exports import mixed, row_model, row_policy
 
 GOOD = Parity(count=100, log_prob=1e-5, near=3, differ_near=1, differ_far=0)

@@ -20,7 +20,8 @@ from gemfi.errors import InputError
 from gemfi.runs import Run, bundle_of_run, fit_policy, open_model
 
 if TYPE_CHECKING:
-    from gemfi.export import Deployed, Given, Graph
+    from gemfi.export.deployed import Deployed
+    from gemfi.export.parity import Given, Graph
 
 _ENDINGS: Final = {"onnx": ".onnx", "int8": ".onnx", "program": ".pt2"}
 
@@ -88,26 +89,28 @@ def export(
             are taken, or files as for gemfi predict; without any, random ones.
         inputs: how many of them, of each set of a task.
     """
-    from gemfi import export as exporting  # noqa: PLC0415 - half of torch comes with it
+    from gemfi.export import deployed as module  # noqa: PLC0415 - half of torch comes with it
+    from gemfi.export import graphs as formats  # noqa: PLC0415
+    from gemfi.export import parity  # noqa: PLC0415
 
     files = _checked({"onnx": onnx, "int8": int8, "program": program})
     check_int("--inputs", inputs, 1)
     if files.keys() & {"onnx", "int8"}:
-        for package in exporting.PACKAGES:  # what is missing is said before the work
-            exporting.require(package)
+        for package in formats.PACKAGES:  # what is missing is said before the work
+            formats.require(package)
     goal = None if policy is None else Goal.parse(policy)
     source = open_model(model, backbone)
-    deployed = exporting.Deployed(
+    deployed = module.Deployed(
         source.model, source.policy if goal is None else fit_policy(source, goal)
     )
-    given = exporting.gather(source, deployed, data, inputs)
+    given = parity.gather(source, deployed, data, inputs)
     print(_heading(source, deployed, given))
-    graphs = exporting.make_graphs(source, deployed, given, files, inputs)
+    graphs = parity.make_graphs(source, deployed, given, files, inputs)
     for graph in graphs:
         write_atomically(graph.path, graph.data)
     print(_shown(graphs))
     if (example := files.get("onnx", files.get("int8"))) is not None:
-        code = textwrap.indent(exporting.snippet(deployed, example.name), "    ")
+        code = textwrap.indent(module.snippet(deployed, example.name), "    ")
         print(f"\nTo run it with onnxruntime alone:\n\n{code}", end="")
 
 

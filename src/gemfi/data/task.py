@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Source = Split | Callable[[], Split]
 """A split, or what reads it when it is first asked for."""
+_OWN = (Role.TRAIN, Role.VALIDATION, Role.CALIBRATION, Role.TEST)
 
 
 class Task:
@@ -64,17 +65,12 @@ class Task:
         self.absent = dict(absent or {})
         self.columns, self.label_name, self.warnings = columns, label_name, tuple(warnings)
         self._sample: tuple[torch.Size, torch.dtype] | None = None
-        self._own = {
-            role: _LazySplits(role, {role: source}, self._check)
-            for role, source in (
-                (Role.TRAIN, train),
-                (Role.VALIDATION, validation),
-                (Role.CALIBRATION, calibration),
-                (Role.TEST, test),
-            )
-        }
-        self.ood_validation = _LazySplits(Role.OOD_VALIDATION, ood_validation, self._check)
-        self.ood_test = _LazySplits(Role.OOD_TEST, ood_test, self._check)
+        own: dict[str, Source] = dict(
+            zip(_OWN, (train, validation, calibration, test), strict=True)
+        )
+        self._own = _LazySplits(own, self._check)
+        self.ood_validation = _LazySplits(ood_validation, self._check, Role.OOD_VALIDATION)
+        self.ood_test = _LazySplits(ood_test, self._check, Role.OOD_TEST)
 
     def __repr__(self) -> str:
         ood = f"ood_validation={list(self.ood_validation)}, ood_test={list(self.ood_test)}"
@@ -83,28 +79,27 @@ class Task:
     @property
     def train(self) -> Split:
         """For weights and statistics."""
-        return self._own[Role.TRAIN][Role.TRAIN]
+        return self._own[Role.TRAIN]
 
     @property
     def validation(self) -> Split:
         """For selection, temperature and tuning."""
-        return self._own[Role.VALIDATION][Role.VALIDATION]
+        return self._own[Role.VALIDATION]
 
     @property
     def calibration(self) -> Split:
         """For policies."""
-        return self._own[Role.CALIBRATION][Role.CALIBRATION]
+        return self._own[Role.CALIBRATION]
 
     @property
     def test(self) -> Split:
         """To report."""
-        return self._own[Role.TEST][Role.TEST]
+        return self._own[Role.TEST]
 
     def splits(self) -> Iterator[Split]:
         """Every split: train, validation, calibration, test, then the OOD sets."""
-        yield from (self.train, self.validation, self.calibration, self.test)
-        yield from self.ood_validation.values()
-        yield from self.ood_test.values()
+        for splits in (self._own, self.ood_validation, self.ood_test):
+            yield from splits.values()
 
     def _check(self, role: Role, split: Split) -> None:
         if split.role is not role:
@@ -132,24 +127,27 @@ class _LazySplits(Mapping[str, Split]):
     """Names at once; a split that is a function is read when it is asked for, and once.
 
     Args:
-        role: that each of them must have.
         sources: name -> split, or what reads it.
-        check: of a split and that role; called at once where a split is here already.
+        check: of a split and its role; called at once where a split is here already.
+        role: that each of them must have; None for the role that is its name.
     """
 
     def __init__(
-        self, role: Role, sources: Mapping[str, Source], check: Callable[[Role, Split], None]
+        self,
+        sources: Mapping[str, Source],
+        check: Callable[[Role, Split], None],
+        role: Role | None = None,
     ) -> None:
-        self._role, self._sources, self._check = role, dict(sources), check
-        for source in self._sources.values():
+        self._sources, self._check, self._role = dict(sources), check, role
+        for name, source in self._sources.items():
             if isinstance(source, Split):
-                check(role, source)
+                check(role or Role(name), source)
 
     def __getitem__(self, name: str) -> Split:
         source = self._sources[name]
         if not isinstance(source, Split):
             source = source()
-            self._check(self._role, source)
+            self._check(self._role or Role(name), source)
             self._sources[name] = source
         return source
 

@@ -10,48 +10,16 @@ with `policy(model.predict(x))`. onnx, onnxscript and onnxruntime are optional, 
 they are needed: pip install '.[onnx]' in the clone.
 """
 
-from gemfi.export.deployed import Deployed, metadata, snippet
-from gemfi.export.graphs import (
-    PACKAGES,
-    Quantised,
-    program_bytes,
-    quantised,
-    require,
-    to_onnx,
-    to_program,
-    with_metadata,
-)
-from gemfi.export.parity import (
-    Given,
-    Graph,
-    Parity,
-    check_parity,
-    gather,
-    make_graphs,
-    onnx_runner,
-    program_runner,
-    random_inputs,
-)
+from gemfi.export.deployed import Deployed
+from gemfi.export.graphs import to_onnx, to_program
+from gemfi.export.parity import Parity, check_parity, onnx_runner, program_runner
 
 __all__ = [
-    "PACKAGES",
     "Deployed",
-    "Given",
-    "Graph",
     "Parity",
-    "Quantised",
     "check_parity",
-    "gather",
-    "make_graphs",
-    "metadata",
     "onnx_runner",
-    "program_bytes",
     "program_runner",
-    "quantised",
-    "random_inputs",
-    "require",
-    "snippet",
     "to_onnx",
     "to_program",
-    "with_metadata",
 ]
