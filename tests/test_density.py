@@ -110,6 +110,20 @@ class TestStatistics:
         order = torch.randperm(len(z), generator=torch.Generator().manual_seed(len(sizes)))
         assert_same(gather(z[order], y[order], sizes, tied), gather(z, y, None, tied))
 
+    @pytest.mark.parametrize("options", [{}, {"tied": True}, {"sketch": 2}])
+    def test_parts_with_origins_of_their_own_add_up(self, options: dict[str, Any]) -> None:
+        """As those of several processes do."""
+        z, y = blobs()
+        whole, first, second = (Statistics(CLASSES, FEATURES, **options) for _ in range(3))
+        whole.update(z, y)
+        first.update(z[:40], y[:40])
+        second.update(z[40:], y[40:])
+        assert not torch.allclose(first.origin, second.origin)
+        for part in (first, second):
+            part.move(whole.origin)
+        for one, other, expected in zip(first.sums(), second.sums(), whole.sums(), strict=True):
+            torch.testing.assert_close(one + other, expected, rtol=1e-10, atol=1e-10)
+
     def test_tied_is_the_sum_of_the_classes(self) -> None:
         z, y = blobs()
         one, other = gather(z, y, tied=True), gather(z, y)

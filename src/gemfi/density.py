@@ -111,6 +111,24 @@ class Statistics:
             for label, rows in zip(present.tolist(), parts, strict=True):
                 self.outer[label] += rows.T @ rows
 
+    def move(self, origin: Tensor) -> None:
+        """Take the same features relative to another origin, as a sum with others needs them."""
+        shift, count = self.origin - origin, self.count.sum()
+        counts, totals = self.count, self.total
+        if self.tied:
+            counts, totals = count[None], self.total.sum(dim=0, keepdim=True)
+        probe = (lambda vector: vector) if self.probe is None else self.probe.T.__matmul__
+        for index, (number, total) in enumerate(zip(counts, totals, strict=True)):
+            self.outer[index] += torch.outer(total + number * shift, probe(shift))
+            self.outer[index] += torch.outer(shift, probe(total))
+        self.square += shift @ (2 * self.total.sum(dim=0) + count * shift)
+        self.total += self.count[:, None] * shift
+        self.origin.copy_(origin)
+
+    def sums(self) -> tuple[Tensor, ...]:
+        """What adds up over batches with one origin."""
+        return self.count, self.total, self.outer, self.square
+
     def means(self) -> Tensor:
         """Class means (C, D) relative to `origin`; zero for a class without samples."""
         return self.total / self.count.clamp_min(1)[:, None]

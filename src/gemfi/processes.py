@@ -2,8 +2,8 @@
 
 Each takes its share of every batch, and DistributedDataParallel averages the gradients. Whatever
 couples the samples of a batch sees the whole of it: batch norms (`synchronised.py`) and outliers.
-Statistics and validation are computed from what all processes embed, put in order (`in_turn`), so
-that they are those of one process. The first process writes.
+Each embeds its share of the data for statistics, whose sums are added up (`total`), and what is
+measured on validation data is put in order (`in_turn`). The first process writes.
 """
 
 from __future__ import annotations

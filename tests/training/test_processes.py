@@ -17,8 +17,11 @@ from gemfi.randomness import forked_generator
 from gemfi.training import TrainConfig, fit
 
 TASK = two_moons(n=120)
-# SGD: Adam blows rounding up where a gradient is zero, as that of a bias before batch norm is
-CONFIG = TrainConfig(epochs=2, batch_size=30, learning_rate=0.05, optimizer="sgd", select="best")
+# SGD: Adam blows rounding up where a gradient is zero, as that of a bias before batch norm is;
+# a seed with which no hidden unit stands so near the kink of its ReLU that rounding decides
+CONFIG = TrainConfig(
+    epochs=2, batch_size=30, learning_rate=0.05, optimizer="sgd", select="best", seed=1
+)
 
 
 def build(method: str) -> Model:

@@ -7,19 +7,56 @@ else of a method. A new one is a file beside this with a `Head` in the order `in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
 from gemfi._config import check_int
 from gemfi.belief import Belief
-from gemfi.density import Fitted
+from gemfi.density import Fitted, Statistics
 from gemfi.errors import InputError
 from gemfi.outliers import NONE, OutlierConfig
 
+T = TypeVar("T")
 FeatureBatches = Iterable[tuple[Tensor, Tensor]]
+
+
+class SharedBatches(ABC):
+    """Batches of which several processes have a part each; a walk through it gives all of them."""
+
+    @abstractmethod
+    def own(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The part of this process."""
+
+    @abstractmethod
+    def in_turn(self, mine: Iterator[T]) -> Iterator[T]:
+        """What each process makes of its part, in the order of all batches."""
+
+    @abstractmethod
+    def add_up(self, statistics: Statistics) -> None:
+        """Turn the statistics of each process into those of all."""
+
+
+def gather(
+    statistics: Statistics, batches: FeatureBatches, view: Callable[[Tensor], Tensor]
+) -> Statistics:
+    """Add the `view` of all features, of which each process looks at its own."""
+    for z, y in batches.own() if isinstance(batches, SharedBatches) else batches:
+        statistics.update(view(z), y)
+    if isinstance(batches, SharedBatches):
+        batches.add_up(statistics)
+    return statistics
+
+
+def of_each(batches: FeatureBatches, function: Callable[[Tensor, Tensor], T]) -> Iterator[T]:
+    """`function(z, y)` of each batch, in order, computed by the process that has it."""
+    if isinstance(batches, SharedBatches):
+        return batches.in_turn(itertools.starmap(function, batches.own()))
+    return itertools.starmap(function, batches)
 
 
 @dataclass(frozen=True)

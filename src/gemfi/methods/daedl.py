@@ -15,7 +15,14 @@ from gemfi._config import check_number
 from gemfi.belief import Belief
 from gemfi.density import ClassGaussians, Fitted, Statistics
 from gemfi.errors import InputError
-from gemfi.methods.base import DataFacts, FeatureBatches, MethodInfo, Progress
+from gemfi.methods.base import (
+    DataFacts,
+    FeatureBatches,
+    MethodInfo,
+    Progress,
+    gather,
+    of_each,
+)
 from gemfi.methods.evidential import Evidential, EvidentialConfig
 
 _LARGEST = 30.0  # of a logit: exp of it and its log-gamma are finite in float32
@@ -83,9 +90,8 @@ class DensityRange(Fitted):
     @torch.no_grad()
     def fit(self, batches: FeatureBatches) -> list[str]:
         """Fit the density, then its range, on the same features; returns notes."""
-        statistics, notes = self.gaussians.statistics(), []
-        for z, y in batches:
-            statistics.update(z, y)
+        statistics = gather(self.gaussians.statistics(), batches, lambda z: z)
+        notes = []
         if self.shrinkage is None:
             few = (statistics.count > 0) & (statistics.count < _ENOUGH * len(statistics.origin))
             self.gaussians.shrinkage = float(few.any())
@@ -95,7 +101,7 @@ class DensityRange(Fitted):
                     "each of the features; shrinkage=0 gives each its own"
                 )
         self.gaussians.fit(statistics)
-        ends = [torch.stack(torch.aminmax(self.log_density(z))) for z, _ in batches]
+        ends = list(of_each(batches, lambda z, _: torch.stack(torch.aminmax(self.log_density(z)))))
         if not ends:
             raise InputError(
                 "the density needs two walks through the features: give a list, not an iterator"
@@ -180,7 +186,9 @@ class DAEDL(Evidential):
         if validation is None:
             return notes
         with torch.no_grad():
-            scale = torch.cat([self.density(self.density.log_density(z)) for z, _ in validation])
+            scale = torch.cat(
+                list(of_each(validation, lambda z, _: self.density(self.density.log_density(z))))
+            )
         share = 100 * float((scale == 0).double().mean())
         if share < 1:
             return notes

@@ -24,7 +24,15 @@ from gemfi import dirichlet, losses
 from gemfi._config import check_choices, check_int, check_number
 from gemfi.belief import Belief
 from gemfi.density import ClassGaussians, Covariance, DensityScaler
-from gemfi.methods.base import Batch, DataFacts, FeatureBatches, Head, Progress
+from gemfi.methods.base import (
+    Batch,
+    DataFacts,
+    FeatureBatches,
+    Head,
+    Progress,
+    gather,
+    of_each,
+)
 from gemfi.methods.gem_modules import Familiarity, Parts, Perceptron, in_space
 from gemfi.outliers import OutlierConfig, require_outliers
 
@@ -203,21 +211,23 @@ class GEM(Head):
 
     def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
         """Fit the density on training features; ρ, gate and familiarity on validation features."""
-        statistics = self.density.statistics()
-        for z, y in train:
-            statistics.update(in_space(z, self.config.density_space), y)
-        self.density.fit(statistics)
+
+        def view(z: Tensor) -> Tensor:
+            return in_space(z, self.config.density_space)
+
+        def measured(z: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            parts = self.parts(z)
+            energy = z.new_empty(0) if parts.energy is None else parts.energy
+            return parts.log_evidence(), energy, self.log_density(z)
+
+        self.density.fit(gather(self.density.statistics(), train, view))
         notes = [*self.density.notes]
         if validation is None:
             notes.append("no validation data: ρ and the energy's range come from training features")
-        evidence, energy, density = [], [], []
         with torch.no_grad():
-            for z, _ in train if validation is None else validation:
-                parts = self.parts(z)
-                evidence.append(parts.log_evidence())
-                energy.append(z.new_empty(0) if parts.energy is None else parts.energy)
-                density.append(self.log_density(z))
+            found = list(of_each(train if validation is None else validation, measured))
+        evidence, energy, density = map(torch.cat, zip(*found, strict=True))
         if self.scaler is not None:
-            self.scaler.fit(torch.cat(density))
-        self.familiarity.fit(torch.cat(evidence), torch.cat(energy), torch.cat(density))
+            self.scaler.fit(density)
+        self.familiarity.fit(evidence, energy, density)
         return notes

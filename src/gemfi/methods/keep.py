@@ -11,7 +11,7 @@ from torch import Tensor
 from gemfi._config import check_choices, check_number
 from gemfi.belief import Belief
 from gemfi.density import ClassGaussians
-from gemfi.methods.base import FeatureBatches, MethodInfo
+from gemfi.methods.base import FeatureBatches, MethodInfo, gather, of_each
 from gemfi.methods.gem_modules import Familiarity, in_space
 from gemfi.methods.softmax import Softmax
 
@@ -68,14 +68,15 @@ class Keep(Softmax):
 
     def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
         """Fit the density on training features, the scales on those of validation data."""
-        statistics = self.density.statistics()
-        for z, y in train:
-            statistics.update(in_space(z, self.config.space), y)
-        self.density.fit(statistics)
-        evidence, density = [], []
-        for z, _ in train if validation is None else validation:
-            evidence.append(torch.logsumexp(self.linear(z), dim=1))
-            density.append(self.density(in_space(z, self.config.space)))
-        nothing = torch.empty(0)
-        self.familiarity.fit(torch.cat(evidence), nothing, torch.cat(density))
+
+        def view(z: Tensor) -> Tensor:
+            return in_space(z, self.config.space)
+
+        def measured(z: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.logsumexp(self.linear(z), dim=1), self.density(view(z))
+
+        self.density.fit(gather(self.density.statistics(), train, view))
+        found = list(of_each(train if validation is None else validation, measured))
+        evidence, density = map(torch.cat, zip(*found, strict=True))
+        self.familiarity.fit(evidence, torch.empty(0), density)
         return [*self.density.notes]
