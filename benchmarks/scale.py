@@ -30,7 +30,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.utils.data import DataLoader, IterableDataset
 
-from gemfi import Objective, TrainConfig, as_split, build_model, fit, scores
+from gemfi import Objective, TrainConfig, as_split, build_model, fit, processes, scores
 from gemfi._environment import environment
 from gemfi.density import ClassGaussians
 from gemfi.processes import process_group, shared_by_processes
@@ -180,6 +180,7 @@ def measure_density(classes: int, features: int) -> dict[str, Any]:
 def counted(sizes: dict[str, float]) -> Iterator[None]:
     """Count the bytes that a process gives to others."""
     plain = distributed.all_gather, distributed.all_reduce, distributed.all_gather_object
+    exchange = processes._exchange  # what batch norms of one machine use
 
     def gather(parts: Any, mine: Tensor, *rest: Any) -> Any:
         sizes["gathered"] += mine.nbytes
@@ -193,12 +194,18 @@ def counted(sizes: dict[str, float]) -> Iterator[None]:
         sizes["gathered"] += len(pickle.dumps(mine))
         plain[2](parts, mine)
 
+    def by_socket(peers: Any, mine: Tensor) -> Tensor:
+        sizes["gathered"] += mine.nbytes
+        return exchange(peers, mine)
+
     names = ("all_gather", "all_reduce", "all_gather_object")
     try:
+        processes._exchange = by_socket
         for name, counting in zip(names, (gather, reduce, gather_objects), strict=True):
             setattr(distributed, name, counting)
         yield
     finally:
+        processes._exchange = exchange
         for name, usual in zip(names, plain, strict=True):
             setattr(distributed, name, usual)
 
@@ -231,9 +238,12 @@ def step_bytes(model: nn.Module, sample: int, features: int, batch: int) -> dict
 
 
 def fit_bytes(density: ClassGaussians) -> float:
-    """What a process gives for the statistics, by formula: sums and the origin, and no feature."""
-    found = density.statistics()
-    return float(sum(each.nbytes for each in found.sums()) + 8 * (1 + len(found.origin)))
+    """What a process all-reduces for the statistics, by formula: sums, and no feature."""
+    classes, features = density.means.shape
+    moments = 1 if density.tied else classes
+    return 8.0 * (
+        1 + classes + classes * features + moments * features * (density.sketch or features)
+    )
 
 
 def measure_processes(network_name: str, batch: int = BATCH) -> dict[str, float]:
@@ -263,10 +273,10 @@ def measure_processes(network_name: str, batch: int = BATCH) -> dict[str, float]
 
         with synchronised(model):
             taken = [once(step) for _ in range(24 if SECONDS else 3)]  # as often in each process
-            sizes.update(dict.fromkeys(sizes, 0.0))
-            with counted(sizes):
-                step()
-            in_step = dict(sizes)
+        with counted(sizes), synchronised(model):
+            sizes.update(dict.fromkeys(sizes, 0.0))  # they have met
+            step()
+        in_step = dict(sizes)
         split = as_split(
             x.repeat(ROWS // 8 // batch, *(1 for _ in shape)),
             y.repeat(ROWS // 8 // batch),
@@ -389,9 +399,9 @@ def columns(table: str, found: Sequence[Mapping[str, Any]]) -> dict[str, list[st
         for name, label in (("reduced", "all-reduced"), ("gathered", "gathered")):
             pairs = zip(of(f"step_{name}"), of(f"formula_{name}"), strict=True)
             shown[f"{label} a step (formula)"] = [f"{a:,.0f} ({b:,.0f})" for a, b in pairs]
-        shown["by the fit"] = [
-            f"{a + b:,.0f}" for a, b in zip(of("fit_reduced"), of("fit_gathered"), strict=True)
-        ]
+        pairs = zip(of("fit_reduced"), of("formula_fit"), strict=True)
+        shown["by the fit (formula)"] = [f"{a:,.0f} ({b:,.0f})" for a, b in pairs]
+        shown["gathered by the fit"] = [f"{each:,.0f}" for each in of("fit_gathered")]
     else:
         shown["weights"] = [f"{value:,.0f}" for value in of("weights")]
         shown["a step"] = ratio(of("step"))
