@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -18,7 +19,7 @@ from gemfi._config import check_int
 from gemfi._drawing import require_matplotlib
 from gemfi._files import runs_root, write_atomically
 from gemfi._text import UNDEFINED, WIDTH, aligned, duration, number
-from gemfi.cli.options import Device
+from gemfi.cli.options import Device, Ray
 from gemfi.errors import InputError
 from gemfi_bench.estimate import estimate, jobs_of, seconds_left
 from gemfi_bench.grid import RATES, Cell
@@ -29,6 +30,7 @@ from gemfi_bench.record_file import RunRecord
 from gemfi_bench.results import OVERHEAD, Pick, mean_of, of_set
 from gemfi_bench.runner import Bench, Event
 from gemfi_bench.toys import train_toys
+from gemfi_bench.workers import workers
 
 _Path = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
 _Chosen = tyro.conf.arg(metavar="GROUP[/ROW] ...", help_behavior_hint="(default: all)")
@@ -43,6 +45,7 @@ def bench(
     only: Annotated[tuple[str, ...], _Chosen] = (),
     threads: Annotated[int | None, _Count] = None,
     device: Device = "auto",
+    ray: Ray = None,
     *,
     arrays: bool = False,
     dry_run: bool = False,
@@ -63,6 +66,8 @@ def bench(
             --dry-run shows them. The learning rates that are to be chosen come first.
         threads: of torch. One each is best where several processes share the work.
         device: auto, cpu, cuda, cuda:N or mps.
+        ray: do the runs on a Ray cluster: auto, local (started here), host:port or
+            ray://host:port. This process keeps the records, which are the same.
         arrays: also do runs again whose records are here without their arrays, as those of results
             under version control are (some tables and figures are made from arrays), or without an
             OOD set that was absent then and is here now.
@@ -85,7 +90,7 @@ def bench(
         print(_plan(work, cells))
         return
     try:
-        _work(work, cells, wanted, quiet=quiet)
+        _work(work, cells, wanted, ray, quiet=quiet)
         if not only:
             if not quiet and not (folder / OVERHEAD).exists():
                 print("Measuring what each method costs in time and memory ...", flush=True)
@@ -347,12 +352,17 @@ _EXPLAINED: Final = (
 )
 
 
-def _work(work: Bench, cells: Sequence[Cell], only: Only, *, quiet: bool) -> None:
-    """Do what is missing."""
-    if quiet:
-        work.work(only=only)
-        return
-    teller = _Teller(work, cells, only)
-    teller.begins()
-    work.work(only=only, tell=teller, progress=None)
-    teller.ends()
+def _work(work: Bench, cells: Sequence[Cell], only: Only, ray: str | None, *, quiet: bool) -> None:
+    """Do what is missing, here or on a cluster."""
+    teller = None if quiet else _Teller(work, cells, only)
+    with nullcontext() if ray is None else workers(ray, work) as team:
+        if teller is not None:
+            teller.begins()
+        work.work(
+            only=only,
+            tell=teller or (lambda _event: None),
+            progress=False if quiet else None,
+            turn=None if team is None else team.turn,
+        )
+        if teller is not None:
+            teller.ends()

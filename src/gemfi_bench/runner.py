@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from gemfi.runs.folder import is_finished
 from gemfi_bench.evaluate import TEST, TRAIN, VALIDATION, assembled, evaluate_cell
 from gemfi_bench.grid import MAIN, RATES, Cell, plan
 from gemfi_bench.protocol import Protocol
-from gemfi_bench.record_file import RecordFile, RunRecord
+from gemfi_bench.record_file import RecordFile, RunRecord, Sets
 from gemfi_bench.shift import check_shift, shifted_sets
 
 PROTOCOL: Final = "protocol.json"
@@ -42,6 +43,10 @@ class Event:
     done: int  # runs that are done
     total: int  # runs of the grid, as far as it is known
     seconds: float = 0.0  # of `end`, what the run took
+
+
+Turn = Callable[[list[Cell], int, Callable[[Event], None]], bool]
+"""Does some cells of those to do, of so many, and tells of them; whether any was done."""
 
 
 class Bench:
@@ -130,6 +135,7 @@ class Bench:
         only: Callable[[Cell], bool] = lambda _cell: True,
         tell: Callable[[Event], None] = lambda _event: None,
         progress: bool | None = False,
+        turn: Turn | None = None,
     ) -> None:
         """Do what is missing; what others are doing is waited for.
 
@@ -138,8 +144,10 @@ class Bench:
                 members of an assembled ensemble are done with it.
             tell: called as runs begin and end.
             progress: a bar for each training: yes, no, or (None) if standard error is a terminal.
+            turn: does some of what is to be done, in place of this process.
         """
         self._begin()
+        turn = partial(self._pass, progress=progress) if turn is None else turn
         waiting = False
         while True:
             cells = self.plan()
@@ -149,12 +157,16 @@ class Bench:
             if not todo:
                 return
             total = len({cell.key for cell in wanted})
-            done = self._pass(todo, total, tell, progress)
+            done = turn(todo, total, tell)
             if not done:
                 if not waiting:
                     tell(Event("wait", todo[0], total - len(todo), total))
                 time.sleep(_POLL)
             waiting = not done
+
+    def can_begin(self, cell: Cell, pending: Collection[str]) -> bool:
+        """Whether a run waits neither for a learning rate nor for a member that is not done."""
+        return cell.ready and self.untrained(cell).keys().isdisjoint(pending)
 
     def _pass(
         self, todo: list[Cell], total: int, tell: Callable[[Event], None], progress: bool | None
@@ -163,7 +175,7 @@ class Bench:
         worked = False
         pending = {cell.key for cell in todo}
         for cell in todo:
-            if not cell.ready or not pending.isdisjoint(self.untrained(cell)):
+            if not self.can_begin(cell, pending):
                 continue
             with self.file.claim(cell.key) as mine:
                 if not mine or cell.key in self.done():
@@ -171,13 +183,13 @@ class Bench:
                 done = total - len(self._missing(todo))
                 tell(Event("begin", cell, done, total))
                 begin = time.perf_counter()
-                self._do(cell, progress)
+                self.file.append(*self.measure(cell, progress))
                 tell(Event("end", cell, done + 1, total, time.perf_counter() - begin))
                 worked = True
         return worked
 
-    def _do(self, cell: Cell, progress: bool | None) -> None:
-        """Train, evaluate, keep."""
+    def measure(self, cell: Cell, progress: bool | None) -> tuple[RunRecord, Sets]:
+        """Train and evaluate: what is to be kept of a run, and its arrays."""
         begin = time.perf_counter()
         model, training, sessions = self._trained(cell, progress)
         seconds = round(time.perf_counter() - begin, 3)
@@ -198,7 +210,7 @@ class Bench:
             absent=dict.fromkeys(self.task.absent, "data absent"),
             detectors=evaluated.detectors,
         )
-        self.file.append(record, evaluated.sets)
+        return record, evaluated.sets
 
     def _trained(
         self, cell: Cell, progress: bool | None
@@ -235,9 +247,14 @@ class Bench:
 
     # -- files ------------------------------------------------------------------------------------
 
+    @property
+    def runs(self) -> Path:
+        """Where runs are trained, each in a folder of its name."""
+        return self.folder / RUNS
+
     def run_folder(self, spec: RunSpec) -> Path:
         """Where a run is trained."""
-        return self.folder / RUNS / spec.name
+        return self.runs / spec.name
 
     def shifted(self) -> dict[str, Split]:
         """Corrupted test sets, made once."""

@@ -7,6 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,13 +24,16 @@ cluster.shutdown()
 
 
 @contextlib.contextmanager
-def ray_cluster(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def ray_cluster() -> Iterator[tuple[str, dict[str, str]]]:
     """Two machines of one processor each: their address, and the environment of who talks to them.
 
-    Args:
-        folder: where workers put their temporary files.
+    Its `TMPDIR` is of their own; not pytest's, since names of sockets must be short.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        yield from _running(Path(folder))
+
+
+def _running(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     source = Path(__file__).resolve().parents[2] / "src"
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
