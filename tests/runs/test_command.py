@@ -213,7 +213,7 @@ def test_evaluate_says_which_sets_are_not_here(
     ("arguments", "message"),
     [
         (["moons"], "unknown task 'moons'; known: digits, two-moons, line"),
-        (["two-moons", "--method", "gem"], "unknown method 'gem'; known: softmax, mc-d"),
+        (["two-moons", "--method", "gem"], "unknown method 'gem'; known: softmax, logit-norm"),
         (["two-moons", "--backbone", "vgg"], "unknown backbone 'vgg'; known: convnet"),
         (["two-moons", "--backbone", "convnet"], "convnet takes square images"),
         (["two-moons", "--backbone-options", "width"], "--backbone-options width: expected name="),

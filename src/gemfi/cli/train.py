@@ -172,60 +172,45 @@ def train(
         ood_test=tuple(map(_absolute, own.ood_test)),
     )
     with process_group(device) as is_first:
-        _train(task, choices, own, out, device, fresh=fresh, quiet=quiet, is_first=is_first)
+        data = find_task(task, own)
+        spec = choices.spec(task if task in TASKS else _absolute(task), data, own)
+        folder = spec.default_folder(data.name) if out is None else Path(out)
+        done = not fresh and is_finished(folder)
+        for warning in data.warnings if is_first else ():
+            print(f"gemfi: warning: {warning}", file=sys.stderr)
 
+        def started(record: Record) -> None:
+            if not quiet:
+                recipe = choices.paper_recipe(task)
+                lines = [headline(record), f"Run: {folder}"]
+                lines += table_notes(data, labelled=own.label is not None)
+                lines += [f"Recipe: {note}." for note in (recipe.notes if recipe else ())]
+                print("\n".join([*lines, ""]), flush=True)
+                if done:
+                    print("This run had finished; --fresh would train it again.")
 
-def _train(
-    task: str,
-    choices: Choices,
-    own: OwnData,
-    out: str | None,
-    device: str,
-    *,
-    fresh: bool,
-    quiet: bool,
-    is_first: bool,
-) -> None:
-    """`train`, in one of the processes; the first one speaks."""
-    data = find_task(task, own)
-    spec = choices.spec(task if task in TASKS else _absolute(task), data, own)
-    folder = spec.default_folder(data.name) if out is None else Path(out)
-    done = not fresh and is_finished(folder)
-    for warning in data.warnings if is_first else ():
-        print(f"gemfi: warning: {warning}", file=sys.stderr)
-
-    def started(record: Record) -> None:
-        if not quiet:
-            recipe = choices.paper_recipe(task)
-            lines = [headline(record), f"Run: {folder}"]
-            lines += table_notes(data, labelled=own.label is not None)
-            lines += [f"Recipe: {note}." for note in (recipe.notes if recipe else ())]
-            print("\n".join([*lines, ""]), flush=True)
-            if done:
-                print("This run had finished; --fresh would train it again.")
-
-    try:
-        run = train_run(
-            spec,
-            folder,
-            progress=False if quiet else None,
-            task=data,
-            fresh=fresh,
-            started=started,
-            device=device,
-        )
-    except KeyboardInterrupt:
-        again = "the same command without --fresh" if fresh else "the same command"
-        if is_first:
-            print(f"gemfi: what was done is in {folder}; {again} resumes", file=sys.stderr)
-        raise
-    if not is_first:
-        return
-    if quiet:
-        print(folder)
-        return
-    print(f"{terminal(run, run.metrics())}\n\nFiles: {', '.join(FILES)}\nin {folder}")
-    print(f"Test data were not used; to do so: gemfi evaluate {shlex.quote(str(folder))}")
+        try:
+            run = train_run(
+                spec,
+                folder,
+                progress=False if quiet else None,
+                task=data,
+                fresh=fresh,
+                started=started,
+                device=device,
+            )
+        except KeyboardInterrupt:
+            again = "the same command without --fresh" if fresh else "the same command"
+            if is_first:
+                print(f"gemfi: what was done is in {folder}; {again} resumes", file=sys.stderr)
+            raise
+        if not is_first:
+            return
+        if quiet:
+            print(folder)
+            return
+        print(f"{terminal(run, run.metrics())}\n\nFiles: {', '.join(FILES)}\nin {folder}")
+        print(f"Test data were not used; to do so: gemfi evaluate {shlex.quote(str(folder))}")
 
 
 def _absolute(path: str) -> str:
