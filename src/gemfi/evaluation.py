@@ -251,26 +251,17 @@ def score_split(
 
 
 def detection(inside: Mapping[str, Any], outside: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """How well each score tells a set from the ID set.
-
-    Args:
-        inside: name -> scores of the ID set.
-        outside: of an OOD set, or of a corrupted one.
-    """
+    """How well each score, by name, tells an OOD set or a corrupted one from the ID set."""
     return {name: metrics.ood_metrics(values, outside[name]) for name, values in inside.items()}
 
 
 def fit_detectors(
     model: Model, names: Collection[str], train: AnySplit, validation: AnySplit
 ) -> list[Detector]:
-    """Detectors with their default settings, fitted on what the model makes of the data.
+    """Detectors with their default settings, fitted on what a trained model makes of the data.
 
-    Args:
-        model: trained.
-        names: in `DETECTORS`, or `all` for those that suit the model; one that is named and does
-            not is an error.
-        train: role train.
-        validation: role validation.
+    `names` are of `DETECTORS`, or `all` for those that suit the model; one that is named and does
+    not is an error.
     """
     require_role(train, (Role.TRAIN,), "fitting detectors as training data")
     require_role(validation, (Role.VALIDATION,), "fitting detectors as validation data")

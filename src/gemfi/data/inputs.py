@@ -89,11 +89,7 @@ class InputSpec:
             )
 
     def check(self, where: str) -> None:
-        """Refuse what cannot be, in a record that a stranger may have written.
-
-        Args:
-            where: the record, for messages.
-        """
+        """Refuse what cannot be, in a record (`where`) that a stranger may have written."""
         shape = self.sample_shape or ()
         if len(shape) > 8 or any(size < 1 for size in shape):
             raise InputError(f"{where}.sample_shape: expected at most 8 sizes above 0")

@@ -84,10 +84,7 @@ def plot_operating_points(
 ) -> Figure:
     """Risk against coverage, and detection against false alarms, with a policy marked.
 
-    Args:
-        points: of a model.
-        policy: its place is marked.
-        path: also write the figure there; the ending names the format.
+    With a path the figure is also written there; the ending names the format.
     """
     require_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415 - optional

@@ -136,10 +136,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def to_inputs(values: list[Any], field: str, form: InputFormat) -> Inputs:
     """Nested arrays, or objects by the names of columns, as a batch (N, ...).
 
-    Args:
-        values: the value of `inputs`, or [the value] of `input`.
-        field: `inputs` or `input`.
-        form: what the model takes.
+    `values` is the value of `inputs`, or [the value] of `input`; `field` says which.
     """
     if any(isinstance(value, dict) for value in values):
         return _rows_by_name(values, field, form)
