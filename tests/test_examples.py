@@ -15,6 +15,15 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SHOWS = {  # example -> what its output must hold
     "own_cnn": (r"accuracy 9\d\.\d %", r"noise: AUROC (9\d|100)\.\d"),
     "own_loop": (r"epoch 10: nll 0\.0", r"test: (\d|1\d)% unf", r"digits-8-9: [4-9]\d% unf"),
+    "lightning_loop": (
+        r"test: .*'unfamiliar': (\d|[1-4]\d)}",
+        r"digits-8-9: .*'unfamiliar': [12]\d\d}",
+    ),
+    "huggingface_trainer": (r"'train_loss'", r"new topic: AUROC (9\d|100)\.\d"),
+    "accelerate_loop": (
+        r"test .*'unfamiliar': (\d|[1-4]\d)}",
+        r"digits-8-9 .*'unfamiliar': [12]\d\d}",
+    ),
     "tabular_pipeline": (r"test accuracy (0\.9|1\.0)", r"aleatoric", r"first: \w+: label \w+"),
     "frozen_backbone": (r"accuracy 9\d\.\d %", r"noise: AUROC (9\d|100)\.\d"),
     "text": (r"accuracy (9\d|100)\.", r"new topic (9\d|100)\."),

@@ -21,7 +21,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gemfi.belief import Belief
-from gemfi.data.splits import AnySplit, require_use
+from gemfi.data.splits import AnySplit, Role, require_use
+from gemfi.data.streams import parts_of
+from gemfi.data.wrap import given_role
+from gemfi.detectors.base import SplitLike
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating
@@ -155,26 +158,27 @@ def _model(net: object) -> Model:
 
 def lightning_module(
     model: Model,
-    train: AnySplit,
-    validation: AnySplit | None = None,
+    train: SplitLike,
+    validation: SplitLike | None = None,
     config: TrainConfig = TrainConfig(),  # noqa: B008 - frozen
 ) -> Any:
     """A `LightningModule` that trains a model as `gemfi.fit` does.
 
     The optimiser, the learning rate and the gradient norm are those of `config`, the number of
     epochs is the trainer's. Statistics are fitted when training ends, after which `module.model`
-    is ready to be asked. Data come from the trainer's loaders of (x, y) pairs.
+    is ready to be asked. Batches come from the trainer's loaders, as pairs (x, y) or mappings.
 
-        >>> module = lightning_module(model, task.train, task.validation)
-        >>> Trainer(max_epochs=20).fit(module, DataLoader(...), DataLoader(...))
+        >>> module = lightning_module(model, train_loader, validation_loader)
+        >>> Trainer(max_epochs=20).fit(module, train_loader, validation_loader)
         >>> module.model.predict(x)
 
     Args:
         model: as `build_model` made it; an ensemble is trained with `gemfi.fit` instead.
-        train: role train, for the class counts and the statistics.
-        validation: role validation, for the scaling of ρ.
+        train: role train, for the statistics; a data set or a loader is taken for that.
+        validation: likewise role validation, for the scaling of ρ.
         config: optimiser, learning rate, schedule and seed.
     """
+    train, validation = given_role(train, Role.TRAIN), given_role(validation, Role.VALIDATION)
     require_use(train, "training")
     if validation is not None:
         require_use(validation, "selection")
@@ -209,22 +213,28 @@ class _Training:
 
     def on_fit_start(self) -> None:
         """Tell the head what it may know of the data."""
-        steps, counts = int(self.trainer.estimated_stepping_batches), self.train_split.class_counts
-        self.objective = Objective(self.model, steps, class_counts=counts, seed=self.config.seed)
+        self.objective = Objective(
+            self.model,
+            int(self.trainer.estimated_stepping_batches),
+            class_counts=lambda: self.train_split.class_counts,
+            seed=self.config.seed,
+        )
 
-    def training_step(self, batch: tuple[Tensor, Tensor], _index: int) -> Tensor:
+    def training_step(self, batch: Any, _index: int) -> Tensor:
         """The sum of the loss terms."""
         assert self.objective is not None  # noqa: S101 - made when the fit began
-        loss: Tensor = self.objective(batch[0], batch[1])
+        x, y, _ = parts_of(batch, "a batch of the trainer")
+        loss: Tensor = self.objective(x, y)
         self.log_dict({f"train_{name}": term for name, term in self.objective.terms.items()})
         self.log("train_loss", loss.detach(), prog_bar=True)
         return loss
 
-    def validation_step(self, batch: tuple[Tensor, Tensor], _index: int) -> None:
+    def validation_step(self, batch: Any, _index: int) -> None:
         """NLL, and accuracy in percent."""
-        log_p = self.model(batch[0]).log_probs()
-        self.log("val_nll", -log_p.gather(1, batch[1].unsqueeze(1)).mean(), prog_bar=True)
-        right = (log_p.argmax(dim=1) == batch[1]).float().mean()
+        x, y, _ = parts_of(batch, "a batch of the trainer")
+        log_p = self.model(x).log_probs()
+        self.log("val_nll", -log_p.gather(1, y.unsqueeze(1)).mean(), prog_bar=True)
+        right = (log_p.argmax(dim=1) == y).float().mean()
         self.log("val_accuracy", 100 * right, prog_bar=True)
 
     def configure_optimizers(self) -> Any:
