@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import torch
 import tyro
@@ -27,7 +27,7 @@ from gemfi_bench.manifest import is_kept
 from gemfi_bench.overhead import keep_overhead
 from gemfi_bench.protocol import Protocol, find_protocol
 from gemfi_bench.record_file import RunRecord
-from gemfi_bench.results import OVERHEAD, Pick, mean_of, of_set
+from gemfi_bench.results import OVERHEAD, Pick, of_set
 from gemfi_bench.runner import Bench, Event
 from gemfi_bench.toys import train_toys
 from gemfi_bench.workers import workers
@@ -245,23 +245,13 @@ _WIDE: Final = len("59 min 59 s")
 _NUMBER: Final = len("99.99")
 
 
-class _Column(NamedTuple):
-    """A number that is shown of each run: its name, and how it is picked and printed."""
-
-    name: str
-    pick: Pick
-    digits: int
-
-
-def _columns(protocol: Protocol) -> list[_Column]:
-    columns = [_Column("acc", _classified("accuracy"), 2), _Column("NLL", _classified("nll"), 3)]
-    for name, sets in (("near", protocol.near), ("far", protocol.far)):
-        if sets:
-            picks = [of_set(one, "epistemic", "auroc") for one in sets]
-            columns.append(_Column(name, _present(picks), 1))
-    if len(columns) == 2:
-        columns.append(_Column("OOD", _every_set, 1))
-    return columns
+def _picks(protocol: Protocol) -> dict[str, tuple[Pick, int]]:
+    """Name of a number that is shown of each run -> how it is picked, and its digits."""
+    picks = {"acc": (_classified("accuracy"), 2), "NLL": (_classified("nll"), 3)}
+    groups = {"near": protocol.near, "far": protocol.far}
+    named: dict[str, Sequence[str] | None] = {name: sets for name, sets in groups.items() if sets}
+    named = named or {"OOD": None}
+    return picks | {name: (_mean_auroc(sets), 1) for name, sets in named.items()}
 
 
 def _classified(metric: str) -> Pick:
@@ -275,18 +265,16 @@ def _classified(metric: str) -> Pick:
     return pick
 
 
-def _present(picks: Sequence[Pick]) -> Pick:
-    """The mean over the sets that are here."""
+def _mean_auroc(sets: Sequence[str] | None) -> Pick:
+    """The mean over those of the sets that are here; None for all that are."""
 
     def pick(run: RunRecord) -> float | None:
-        values = [value for one in picks if (value := one(run)) is not None]
-        return statistics.fmean(values) if values else None
+        names = run.numbers.get("ood", {}) if sets is None else sets
+        aurocs = [of_set(name, "epistemic", "auroc")(run) for name in names]
+        known = [auroc for auroc in aurocs if auroc is not None]
+        return statistics.fmean(known) if known else None
 
     return pick
-
-
-def _every_set(run: RunRecord) -> float | None:
-    return mean_of([of_set(name, "epistemic", "auroc") for name in run.numbers.get("ood", {})])(run)
 
 
 class _Teller:
@@ -294,7 +282,7 @@ class _Teller:
 
     def __init__(self, work: Bench, cells: Sequence[Cell], only: Only) -> None:
         self.work, self.only = work, only
-        self.columns = _columns(work.protocol)
+        self.picks = _picks(work.protocol)
         self.jobs = {job.cell.key: job for job in jobs_of(work, cells)}
         self.wide = 2 * len(str(len(self.jobs))) + 1
         self.begin = time.perf_counter()
@@ -305,9 +293,8 @@ class _Teller:
         missing = len(self.jobs.keys() - self.work.done().keys())
         print("\n".join(_headline(self.work, total, missing)), flush=True)
         if missing:
-            names = [column.name for column in self.columns]
-            print(f"\n{_EXPLAINED.format(sets=' and '.join(names[2:]))}\n")
-            print(self._line("run", _TIMES, names, ""))
+            print(f"\n{_EXPLAINED.format(sets=' and '.join([*self.picks][2:]))}\n")
+            print(self._line("run", _TIMES, self.picks, ""))
             print("─" * WIDTH, flush=True)
 
     def __call__(self, event: Event) -> None:
@@ -327,7 +314,7 @@ class _Teller:
             duration(time.perf_counter() - self.begin),
             UNDEFINED if left is None else duration(left),
         ]
-        numbers = [number(column.pick(run), column.digits) for column in self.columns]
+        numbers = [number(pick(run), digits) for pick, digits in self.picks.values()]
         counted = f"{event.done}/{event.total}"
         print(self._line(counted, times, numbers, event.cell.title), flush=True)
 

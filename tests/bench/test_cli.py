@@ -341,24 +341,24 @@ def test_sets_without_a_side_are_one_column(here: Path, done: Path) -> None:
         'far = ["noise", "inverted", "shuffled"]', ""
     )
     (here / "own.toml").write_text(text)
-    *_, column = COMMANDS._columns(find_protocol("own.toml"))
+    *_, (name, (pick, _)) = COMMANDS._picks(find_protocol("own.toml")).items()
     records = Bench(find_protocol("tiny.toml"), done / "bench").file.read().values()
     run = next(run for run in records if run.title == "methods/gem-fi seed 0")
     score = run.scores["epistemic"]
     each = [entry["by_score"][score]["auroc"] for entry in run.numbers["ood"].values()]
-    assert column.name == "OOD"
-    assert column.pick(run) == pytest.approx(sum(each) / 4)
+    assert name == "OOD"
+    assert pick(run) == pytest.approx(sum(each) / 4)
     trial = next(run for run in records if run.title.startswith("rates"))
-    assert column.pick(trial) is None
+    assert pick(trial) is None
 
 
 def test_the_mean_is_over_the_sets_that_are_here(done: Path) -> None:
     protocol = find_protocol("tiny.toml")
     records = Bench(protocol, done / "bench").file.read().values()
     run = next(run for run in records if run.title == "methods/gem-fi seed 0")
-    picks = [COMMANDS.of_set(name, "epistemic", "auroc") for name in ("noise", "absent")]
-    assert COMMANDS._present(picks)(run) == picks[0](run)
-    assert COMMANDS._present(picks[1:])(run) is None
+    noise = COMMANDS.of_set("noise", "epistemic", "auroc")(run)
+    assert COMMANDS._mean_auroc(["noise", "absent"])(run) == noise
+    assert COMMANDS._mean_auroc(["absent"])(run) is None
 
 
 # -- what is refused, and Ctrl-C ------------------------------------------------------------------
