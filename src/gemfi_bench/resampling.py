@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gemfi.metrics import Ints
 from gemfi_bench.record_file import View
-from gemfi_bench.statistics import Interval, check_resampling, percentile_interval
+from gemfi_bench.statistics import Interval, percentile_interval
 
 RESAMPLES: Final = 300
 
@@ -43,10 +43,9 @@ def over_samples(
 
     `statistic` is the number, given how to look at the arrays of a run.
     """
-    check_resampling(resamples, seed, level)
     values = []
     for stream in (None, *((seed, at) for at in range(resamples))):
-        value = statistic(partial(_Drawn, stream=stream))
+        value = statistic(partial(_drawn, stream=stream))
         if value is None or math.isnan(value):
             return None
         values.append(value)
@@ -54,52 +53,48 @@ def over_samples(
     return percentile_interval(resampled, estimate, level)
 
 
-class _Drawn(Mapping[str, Arrays]):
-    """The sets of a run with drawn rows; an array is drawn when it is asked for."""
+class _Lazy(Mapping[str, Any]):
+    """Values that are made when they are asked for."""
 
-    def __init__(self, sets: View, stream: tuple[int, int] | None) -> None:
-        self.sets, self.stream = sets, stream
-        self.shifted = next((name for name in sets if name.startswith(f"{_SHIFT}/")), None)
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self.makers = makers
 
-    def __getitem__(self, name: str) -> Arrays:
-        if name == CLEAN and self.shifted is not None:
-            return _Rows(self.sets["test"], self._rows(_SHIFT, _length(self.sets[self.shifted])))
-        arrays = self.sets[name]
-        family = _SHIFT if name.startswith(f"{_SHIFT}/") else name
-        return _Rows(arrays, self._rows(family, _length(arrays)))
-
-    def _rows(self, family: str, count: int) -> Ints:
-        """Which inputs of a set; of one stream the same, whatever is asked for in which order."""
-        if self.stream is None:
-            return np.arange(count)
-        rng = np.random.default_rng([*self.stream, zlib.crc32(family.encode())])
-        return rng.integers(0, count, count)
+    def __getitem__(self, name: str) -> Any:
+        return self.makers[name]()
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.sets
-        if self.shifted is not None:
-            yield CLEAN
+        return iter(self.makers)
 
     def __len__(self) -> int:
-        return len(self.sets) + (self.shifted is not None)
+        return len(self.makers)
 
 
-class _Rows(Arrays):
-    """Drawn rows of the arrays that have one for each input; the others are not there."""
+def _drawn(sets: View, *, stream: tuple[int, int] | None) -> View:
+    """The sets of a run with drawn rows."""
 
-    def __init__(self, arrays: Arrays, rows: Ints) -> None:
+    def of(arrays: Arrays, family: str, count: int) -> Arrays:
+        """Drawn rows of the arrays that have one for each input; the others are not there."""
+        rows = _rows(stream, family, count)
         length = _length(arrays)
-        self.arrays = {name: array for name, array in arrays.items() if len(array) == length}
-        self.rows = rows
+        kept = {name: array for name, array in arrays.items() if len(array) == length}
+        return _Lazy({name: partial(array.__getitem__, rows) for name, array in kept.items()})
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self.arrays[name][self.rows]
+    shifted = [name for name in sets if name.startswith(f"{_SHIFT}/")]
+    makers = {
+        name: partial(of, arrays, _SHIFT if name in shifted else name, _length(arrays))
+        for name, arrays in sets.items()
+    }
+    if shifted and "test" in sets:
+        makers[CLEAN] = partial(of, sets["test"], _SHIFT, _length(sets[shifted[0]]))
+    return _Lazy(makers)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays)
 
-    def __len__(self) -> int:
-        return len(self.arrays)
+def _rows(stream: tuple[int, int] | None, family: str, count: int) -> Ints:
+    """Which inputs of a set; of one stream the same, whatever is asked for in which order."""
+    if stream is None:
+        return np.arange(count)
+    rng = np.random.default_rng([*stream, zlib.crc32(family.encode())])
+    return rng.integers(0, count, count)
 
 
 def _length(arrays: Arrays) -> int:

@@ -17,7 +17,6 @@ import torch
 from scipy.special import stdtrit
 
 from gemfi import metrics
-from gemfi._config import check_choice, check_int, check_number, check_seed
 from gemfi.diagnosis import rank_correlation
 from gemfi.errors import InputError
 from gemfi.metrics import Floats, Ints, Values
@@ -65,7 +64,6 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     >>> round(interval.low, 3), round(interval.high, 3)
     (-0.484, 4.484)
     """
-    check_number("level", level, above=0.0, below=1.0)
     sample = _finite("values", values)
     if len(sample) < 2:
         raise InputError(f"an interval of a mean needs at least 2 values, got {len(sample)}")
@@ -111,7 +109,6 @@ def verdict(difference: Difference, margin: float = 0.0, better: Better = "high"
     lies short of it, undecided otherwise, and where `decided` says so. With `better="low"`, a is
     better where a - b is below -margin.
     """
-    check_choice("better", better, ("high", "low"))
     sign = 1.0 if better == "high" else -1.0
 
     def judge(interval: Interval) -> Outcome:
@@ -159,8 +156,6 @@ def bootstrap_ood(
 
     `runs` holds the uncertainties of ID and of OOD samples, a pair a run.
     """
-    check_choice("metric", metric, _FROM_COUNTS)
-    check_resampling(resamples, seed, level)
     pairs = [(_array(inside), _array(outside)) for inside, outside in runs]
     estimates = [float(getattr(metrics, metric)(*pair)) for pair in pairs]  # which checks them
     sizes = {(len(inside), len(outside)) for inside, outside in pairs}
@@ -174,13 +169,6 @@ def bootstrap_ood(
         draw = rng.integers(0, n_id, n_id), rng.integers(0, n_ood, n_ood)
         values.append(float(np.mean([of_draw(*draw) for of_draw in resampled])))
     return percentile_interval(values, float(np.mean(estimates)), level)
-
-
-def check_resampling(resamples: int, seed: int, level: float) -> None:
-    """Refuse a bootstrap that cannot be made."""
-    check_int("resamples", resamples, 1)
-    check_seed("seed", seed)
-    check_number("level", level, above=0.0, below=1.0)
 
 
 def percentile_interval(values: Sequence[float], estimate: float, level: float) -> Interval:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gemfi import metrics
-from gemfi.errors import InputError
 from gemfi.metrics import Floats, Ints
 from gemfi_bench.record_file import View
 from gemfi_bench.resampling import CLEAN, Draw, over_samples
@@ -125,10 +124,3 @@ def test_a_number_that_is_not_defined_has_no_interval(nothing: float | None) -> 
     assert over_samples(lambda _draw: nothing, 3) is None
     values = iter([1.0, 2.0, nothing])
     assert over_samples(lambda _draw: next(values), 3) is None
-
-
-def test_what_resampling_refuses() -> None:
-    with pytest.raises(InputError, match="resamples must be an integer of at least 1, got 0"):
-        over_samples(lambda _draw: 1.0, 0)
-    with pytest.raises(InputError, match="level must be above 0 and below 1, got 1"):
-        over_samples(lambda _draw: 1.0, level=1.0)
