@@ -148,7 +148,7 @@ def test_networks_that_the_file_does_not_hold_are_not_built(
         ({"class_names": "ab"}, "class_names: expected a list"),
         ({"class_names": ["a", "b", "c"]}, r"has shape .* but the model"),
         ({"class_names": []}, "num_classes must be an integer of at least 2"),
-        ({"num_features": 10**12}, "the model that is described cannot be built"),
+        ({"num_features": 10**12}, "the backbone has 12 features, but the header says 10"),
         ({"num_features": 13}, "the backbone has 12 features, but the header says 13"),
         ({"sample_shape": [0]}, "sizes above 0"),
         ({"sample_shape": [1] * 9}, "at most 8 sizes"),
