@@ -460,7 +460,7 @@ def test_the_density_of_rows_alone_is_of_raw_features() -> None:
     x, y = load_digits(n_class=3, return_X_y=True)
     settings = {"backbone": "convnet", "backbone_options": {"channels": 4}, "max_steps": 4}
     of_images = quick("gem-fi", **settings).fit(x.reshape(-1, 1, 8, 8), y)
-    assert of_images.model_.head.config == GEMConfig()
+    assert of_images.model_.head.config == GEMConfig(taps=2 * 3 * 4)
     of_rows = quick("gem-fi", max_steps=4).fit(x, y)
     assert of_rows.model_.head.config == GEMConfig(density_space="raw")
     assert of_rows.get_params()["config"] is None

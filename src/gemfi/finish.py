@@ -63,7 +63,7 @@ class FeatureBatches(SharedBatches):
         if self._kept is not None:
             yield from self._kept
             return
-        width = 4 * self.model.head.num_features
+        width = 4 * (self.model.head.num_features + self.model.head.num_taps)
         fits = isinstance(self.split, Split) and len(self.split) * width <= MEMORY_BYTES
         kept = []
         for batch in self._embedded():
@@ -77,7 +77,7 @@ class FeatureBatches(SharedBatches):
         for x, y in self.split.walk(_BATCH, own_share()):
             if y is None:
                 raise InputError(f"split {self.split.name!r} has no labels")
-            yield self.model.embed(x), y.cpu()
+            yield self.model.embed(x, taps=True), y.cpu()
 
 
 def finish(model: Model, train: AnySplit, validation: AnySplit | None, seed: int = 0) -> list[str]:

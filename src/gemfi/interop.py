@@ -71,12 +71,13 @@ class OutlierDetector:
 
     @torch.no_grad()
     def predict_features(self, z: Tensor) -> Tensor:
-        """Scores (B,) of features, as `model.embed` returns them."""
-        width = self.model.head.num_features
+        """Scores (B,) of features, as `model.embed(x, taps=True)` returns them."""
+        head = self.model.head
+        width, taps = head.num_features + head.num_taps, "(x, taps=True)" if head.num_taps else ""
         if not isinstance(z, Tensor) or z.ndim != 2 or z.shape[1] != width:
             shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
             raise InputError(
-                f"expected features (B, {width}) as model.embed returns them, got {shape}; "
+                f"expected features (B, {width}) as model.embed{taps} returns them, got {shape}; "
                 "predict takes inputs"
             )
         belief: Belief = evaluating(self.model.head)(z)

@@ -115,14 +115,15 @@ class Model(nn.Module):
         return self
 
     def features(self, x: Tensor) -> Tensor:
-        """Features z (B, D), in float32 under autocast too.
+        """Features z (B, D), in float32 under autocast too; in evaluation with the head's taps.
 
         Images of uint8 are scaled to [0, 1]; then the normalisation, if there is one, is applied.
         """
         x = scaled(x)
         if self.input_mean is not None and self.input_std is not None:
             x = standardised(x, self.input_mean, self.input_std)
-        z: Tensor = self.backbone(x)
+        more = {"taps": True} if self.head.num_taps and not self.training else {}
+        z: Tensor = self.backbone(x, **more)
         return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
 
     def check_channels(self, x: Tensor) -> None:
@@ -180,10 +181,15 @@ class Model(nn.Module):
         self.warn_of_scale(x)
 
     @torch.no_grad()
-    def embed(self, x: Inputs, batch_size: int = 512) -> Tensor:
-        """Features (N, D) of any number of inputs, in evaluation mode, on the CPU."""
+    def embed(self, x: Inputs, batch_size: int = 512, *, taps: bool = False) -> Tensor:
+        """Features (N, D) of any number of inputs, in evaluation mode, on the CPU.
+
+        With `taps`, those that the head takes come after them.
+        """
         model = evaluating(self)
-        return torch.cat([model._embed(x, n).cpu() for n, x, _ in model.batches(x, batch_size)])
+        width = None if taps else self.head.num_features
+        parts = (model._embed(x, n) for n, x, _ in model.batches(x, batch_size))
+        return torch.cat([z[:, :width].cpu() for z in parts])
 
     def passes(self, x: Inputs, batch_size: int = 512) -> Iterator[tuple[Tensor, Belief]]:
         """Features and float64 beliefs on the CPU, batch by batch, in the mode of the model."""
@@ -200,7 +206,7 @@ class Model(nn.Module):
         z = self._embed(x, first)
         belief = self._believe(z).to(CPU)
         _check_belief(belief, first)
-        return z.cpu(), belief.to(torch.float64)
+        return z[:, : self.head.num_features].cpu(), belief.to(torch.float64)
 
     def finish(self, train: Any, validation: Any = None) -> list[str]:
         """Fit densities, scales and the like when a loop of your own has trained the weights.
@@ -255,7 +261,7 @@ class Model(nn.Module):
     def _embed(self, x: Tensor, first: int) -> Tensor:
         """Checked features of a checked batch, on the model's device."""
         z = self.features(move(x, device_of(self)))
-        check_width(z, self.head.num_features)
+        check_width(z, self.head.num_features + self.head.num_taps)
         _refuse_rows(~torch.isfinite(z).all(dim=1), first, "the features of")
         return z
 
@@ -380,9 +386,17 @@ def build_model(
     if copies > 1 and not isinstance(backbone, Stack):
         backbone = Stack([copy.deepcopy(backbone) for _ in range(copies)], num_features)
         num_features = backbone.num_features
+    config = _with_taps(head_class.default_config() if config is None else config, backbone)
     model = Model(backbone, head_class(num_features, num_classes, config), normalisation)
     model.blueprint = blueprint
     return model
+
+
+def _with_taps(config: Any, backbone: nn.Module) -> Any:
+    """The configuration with as many taps as the backbone has, where it wants them."""
+    if getattr(config, "density_space", None) != "layers":
+        return config
+    return replace(config, taps=getattr(backbone, "num_taps", 0))
 
 
 def _find_width(

@@ -248,8 +248,8 @@ _NUMBER: Final = len("99.99")
 def _picks(protocol: Protocol) -> dict[str, tuple[Pick, int]]:
     """Name of a number that is shown of each run -> how it is picked, and its digits."""
     picks = {"acc": (_classified("accuracy"), 2), "NLL": (_classified("nll"), 3)}
-    sides = protocol.sides.items()
-    named: dict[str, Sequence[str] | None] = {name: sets for name, sets in sides if sets}
+    groups = {"near": protocol.near, "far": protocol.far}
+    named: dict[str, Sequence[str] | None] = {name: sets for name, sets in groups.items() if sets}
     named = named or {"OOD": None}
     return picks | {name: (_mean_auroc(sets), 1) for name, sets in named.items()}
 

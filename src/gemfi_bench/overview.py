@@ -68,8 +68,8 @@ def _lines(results: Results, digits: int) -> list[_Line]:
         ("NLL", of_test("nll"), None, "low", 3),
         ("ECE", of_test("ece"), None, "low", digits),
     ]
-    judges = results.at_hand(results.unseen_sets)
-    for group in results.protocol.sides.values():
+    judges = [name for name in results.unseen_sets if not results.is_absent(name)]
+    for group in (results.protocol.near, results.protocol.far):
         names = [name for name in group if name in judges]
         if names:
             pick = mean_of([of_set(name, "epistemic", "auroc") for name in names])

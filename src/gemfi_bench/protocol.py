@@ -180,11 +180,6 @@ class Protocol:
         _check_values("seen", self.seen)
         self.train_changes()
 
-    @property
-    def sides(self) -> dict[str, tuple[str, ...]]:
-        """The OOD test sets that are `near`, and those that are `far`."""
-        return {"near": self.near, "far": self.far}
-
     def train_changes(self) -> dict[str, Any]:
         """The fields of `TrainConfig` that the protocol sets."""
         known = {one.name for one in fields(TrainConfig)} - {"seed"}

@@ -175,10 +175,6 @@ class Results:
         runs = [run for run in self.records.values() if "ood" in run.numbers or name in run.absent]
         return bool(runs) and not any(name in run.numbers.get("ood", {}) for run in runs)
 
-    def at_hand(self, names: Iterable[str]) -> list[str]:
-        """Those of some OOD sets that are not absent."""
-        return [name for name in names if not self.is_absent(name)]
-
     def lacks(self, name: str, runs: Sequence[RunRecord]) -> bool:
         """Whether an OOD set was not at hand in any run, or in none of these."""
         without = [name not in run.numbers.get("ood", {}) for run in runs]

@@ -44,20 +44,15 @@ class ImageNetwork(nn.Module):
         """Features (B, D) of the maps of the last stage."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, in_channels, size, size) to (B, num_features)."""
-        return self._features(self.maps(_checked_images(x, self.name, *self.input))[-1])
+    def forward(self, x: Tensor, *, taps: bool = False) -> Tensor:
+        """Map (B, in_channels, size, size) to (B, num_features).
 
-    def tapped(self, x: Tensor) -> Tensor:
-        """Features with what the stages say: (B, num_features + num_taps).
-
-        Taps are the mean and the standard deviation of each channel, of unit norm for a stage.
+        With `taps`, what the stages say comes after the features, (B, num_features + num_taps): the
+        mean and the standard deviation of each channel, of unit norm for a stage.
         """
         maps = self.maps(_checked_images(x, self.name, *self.input))
-        return torch.cat([self._features(maps[-1]), *map(summary, maps)], dim=1)
-
-    def _features(self, last: Tensor) -> Tensor:
-        return self.dropout(self.pool(last))  # type: ignore[no-any-return]
+        z: Tensor = self.dropout(self.pool(maps[-1]))
+        return torch.cat([z, *map(summary, maps)], dim=1) if taps else z
 
 
 def summary(maps: Tensor) -> Tensor:

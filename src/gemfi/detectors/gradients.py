@@ -294,7 +294,7 @@ def layer_features(model: Model, x: Tensor, layers: Sequence[str]) -> list[Tenso
     absent = [name for name in layers if name not in outputs]
     if absent:
         raise InputError(f"module {absent[0]!r} of the backbone takes no part in a forward pass")
-    return [*(outputs[name] for name in layers), z]
+    return [*(outputs[name] for name in layers), z[:, : model.head.num_features]]
 
 
 def _logistic(near: Tensor, far: Tensor) -> tuple[Tensor, float]:

@@ -148,6 +148,14 @@ class Head(nn.Module):
         self.num_features, self.num_classes = num_features, num_classes
         self.config: Any = self.default if config is None else config
 
+    @property
+    def num_taps(self) -> int:
+        """How many numbers of the layers below the head takes, in evaluation, after the features.
+
+        `build_model` sets `taps` of a configuration that has it.
+        """
+        return getattr(self.config, "taps", 0)
+
     @classmethod
     def default_config(cls) -> Any:
         """The configuration that is used where none is given."""
@@ -194,7 +202,7 @@ class Head(nn.Module):
         return z
 
     def forward(self, z: Tensor) -> Belief:
-        """Features (B, D) to a belief."""
+        """Features (B, D), in evaluation followed by `num_taps` taps, to a belief."""
         raise NotImplementedError
 
     def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:

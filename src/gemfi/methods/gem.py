@@ -7,8 +7,9 @@ As docs/mathematics.md has it ("The algorithm"), with the paper's symbols:
     p̂ = Σ π_k α_k/α0_k   evidence = ρ·Σ π_k α0_k                  ρ = σ((log p(v) − a)/b)^γ
 
 The energy learns to tell features from outliers, so that s is the probability of being none; after
-training s = σ((a − E)/b). GEM-CORE, GEM-MIX and GEM-FI are in `gem_presets.py`; what the paper's
-text and its code do otherwise is in `gem_paper.py`.
+training s = σ((a − E)/b). Where a backbone says what its stages see, the density is of that, and
+not of v. GEM-CORE, GEM-MIX and GEM-FI are in `gem_presets.py`; what the paper's text and its code
+do otherwise is in `gem_paper.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gemfi import dirichlet, losses
 from gemfi._config import check_choices, check_int, check_number
 from gemfi.belief import Belief
 from gemfi.density import ClassGaussians, Covariance, DensityScaler
+from gemfi.errors import InputError
 from gemfi.methods.base import (
     Batch,
     DataFacts,
@@ -58,7 +60,9 @@ class GEMConfig:
         dropout: rate inside energy and router.
         feature_space: the heads see features as they are (`raw`), or directions (`unit`).
         rho_floor: the smallest ρ.
-        density_space: the density sees directions (`unit`), or features as they are (`raw`).
+        density_space: the density sees what the stages of the backbone say (`layers`), which is
+            directions where it says nothing; directions (`unit`); or features as they are (`raw`).
+        taps: how many numbers the stages say; `build_model` finds out.
         density_covariance: one for each `class`, or one for all (`tied`).
         density_shrinkage: weight of the tied covariance in each class's.
         outliers: what the energy learns to tell from features.
@@ -73,13 +77,15 @@ class GEMConfig:
     dropout: float = 0.03
     feature_space: Literal["unit", "raw"] = "raw"
     rho_floor: float = 1e-3
-    density_space: Literal["unit", "raw"] = "unit"
+    density_space: Literal["layers", "unit", "raw"] = "layers"
+    taps: int = 0
     density_covariance: Covariance = "tied"
     density_shrinkage: float = 0.3
     outliers: OutlierConfig = field(default_factory=OutlierConfig)
 
     def __post_init__(self) -> None:
         check_int("num_components", self.num_components, 1)
+        check_int("taps", self.taps, 0)
         for name in ("kl_weight", "fi_reg_weight", "fi_mod_strength", "ebm_weight", "pi_entropy"):
             check_number(name, getattr(self, name), 0)
         for name in ("dropout", "rho_floor"):
@@ -104,7 +110,7 @@ class GEM(Head):
         self._build_modules()
         self.density = ClassGaussians(
             num_classes,
-            num_features,
+            self.num_taps or num_features,
             covariance=self.config.density_covariance,
             shrinkage=self.config.density_shrinkage,
         )
@@ -136,7 +142,7 @@ class GEM(Head):
 
     def parts(self, z: Tensor) -> Parts:
         """Run every module on features (B, D)."""
-        z = self.embed(z)
+        z = self.embed(z[:, : self.num_features])
         v = in_space(z, "unit")
         energy = self.energy(v).squeeze(1) * torch.exp(-self.log_energy_temperature)
         logits = self.heads(z) * torch.exp(-self.log_temperature)
@@ -150,11 +156,11 @@ class GEM(Head):
         return Parts(energy, log_gate, log_weight, logits, log_alpha + log_gate.unsqueeze(1))
 
     def forward(self, z: Tensor) -> Belief:
-        """Features (B, D) to a belief; no Fisher modulation, no gradient."""
+        """Features and taps (B, D + T) to a belief; no Fisher modulation, no gradient."""
         parts = self.parts(z)
         log_p, log_total = dirichlet.log_mean(parts.log_alpha)
         log_density = log_rho = None
-        if self.density.fitted:
+        if self.density.fitted and not (self.num_taps and self.training):
             log_density = self.log_density(z)
             log_rho = None if self.scaler is None else self.scaler(log_density)
         return Belief(
@@ -171,7 +177,18 @@ class GEM(Head):
 
     def log_density(self, z: Tensor) -> Tensor:
         """Log p(z) (B,) in the density's feature space."""
-        return self.density(in_space(z, self.config.density_space))  # type: ignore[no-any-return]
+        return self.density(self._seen(z))  # type: ignore[no-any-return]
+
+    def _seen(self, z: Tensor) -> Tensor:
+        """What the density sees of features and taps (B, D + T)."""
+        if self.num_taps:
+            if z.shape[1] != self.num_features + self.num_taps:
+                raise InputError(
+                    f"expected {self.num_features} features and {self.num_taps} taps, as "
+                    f"model.embed(x, taps=True) returns them, got {tuple(z.shape)}"
+                )
+            return z[:, self.num_features :]
+        return in_space(z, "raw" if self.config.density_space == "raw" else "unit")
 
     def objective(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """Terms on the batch, and terms on outliers with the weight that they have by now."""
@@ -212,15 +229,12 @@ class GEM(Head):
     def fit_statistics(self, train: FeatureBatches, validation: FeatureBatches | None) -> list[str]:
         """Fit the density on training features; ρ, gate and familiarity on validation features."""
 
-        def view(z: Tensor) -> Tensor:
-            return in_space(z, self.config.density_space)
-
         def measured(z: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             parts = self.parts(z)
             energy = z.new_empty(0) if parts.energy is None else parts.energy
             return parts.log_evidence(), energy, self.log_density(z)
 
-        self.density.fit(gather(self.density.statistics(), train, view))
+        self.density.fit(gather(self.density.statistics(), train, self._seen))
         notes = [*self.density.notes]
         if validation is None:
             notes.append("no validation data: ρ and the energy's range come from training features")

@@ -69,6 +69,7 @@ class PaperConfig(GEMConfig):
     ebm_weight: float = 0.01
     feature_space: Literal["unit", "raw"] = "unit"
     pi_entropy: float = 0.0
+    density_space: Literal["layers", "unit", "raw"] = "unit"
     density_covariance: Covariance = "class"
     outliers: OutlierConfig = VOS
     sn: bool = True
@@ -197,7 +198,7 @@ class GEMPaper(GEM):
 
     def parts(self, z: Tensor) -> Parts:
         """Run every module on features (B, D)."""
-        z = self.embed(z)
+        z = self.embed(z[:, : self.num_features])
         signal, energy = in_space(z, "unit"), None
         if self.energy is not None:
             energy = self.energy(signal).squeeze(1)

@@ -72,7 +72,8 @@ def both(
 
 def sets_of(results: Results, kind: str = "all") -> list[str]:
     """The OOD test sets at hand that the network has not seen: `near`, `far` or `all`."""
-    here = results.at_hand(results.protocol.sides.get(kind, results.ood_sets))
+    named = {"near": results.protocol.near, "far": results.protocol.far}
+    here = [name for name in named.get(kind, results.ood_sets) if not results.is_absent(name)]
     unseen = [name for name in here if name not in results.protocol.seen]
     if not unseen:
         said = "" if kind == "all" else f" {kind}"

@@ -266,7 +266,7 @@ def sample_line(backbone: nn.Module, num_features: int) -> str:
 
 
 def _space(space: str) -> str:
-    return "unit-norm z" if space == "unit" else "raw z"
+    return "raw z" if space == "raw" else "unit-norm z"
 
 
 # -- the diagrams ---------------------------------------------------------------------------------
@@ -358,7 +358,8 @@ def gem_diagram(model: Model) -> Diagram:
     diagram.add("output", "evidence", _OUTPUT, (heads, last), *told, of, source="belief")
     own = f"shrinkage {head.density.shrinkage:g}"
     own = "one covariance" if head.density.tied else own
-    gaussians = (f"{head.num_classes} Gaussians", own, _space(config.density_space))
+    seen = "every stage" if head.num_taps else _space(config.density_space)
+    gaussians = (f"{head.num_classes} Gaussians", own, seen)
     diagram.add("density", "density", _MODULE, last, *gaussians, kind="fitted", source="z")
     lines = (head.scaler.kind, f"power {head.scaler.power:g}, at least {head.scaler.floor:g}")
     diagram.add("scaler", "scaler ρ", _SIGNAL, last, *lines, kind="fitted", source="density")

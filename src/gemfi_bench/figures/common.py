@@ -155,8 +155,9 @@ def ood_groups(results: Results) -> dict[str, list[str]]:
     """`near OOD`, `far OOD` and `other OOD` -> the sets that are at hand; no group is empty."""
     near, far = results.protocol.near, results.protocol.far
     groups: dict[str, list[str]] = {NEAR: [], FAR: [], OTHER: []}
-    for name in results.at_hand(results.ood_sets):
-        groups[NEAR if name in near else FAR if name in far else OTHER].append(name)
+    for name in results.ood_sets:
+        if not results.is_absent(name):
+            groups[NEAR if name in near else FAR if name in far else OTHER].append(name)
     if not any(groups.values()):
         raise Unavailable("no OOD set was at hand in any run")
     return {group: names for group, names in groups.items() if names}

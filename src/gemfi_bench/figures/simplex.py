@@ -236,8 +236,8 @@ def dirichlet_comparison(results: Results) -> Figure:
     chosen = {f"test {surest + 1}: surest": ("test", surest)}
     chosen |= {f"test {least + 1}: least sure": ("test", least)}
     for kind, names in ((NEAR, results.protocol.near), (FAR, results.protocol.far)):
-        for name in results.at_hand(names)[:1]:
-            chosen[f"{kind}: {results.title(name)}"] = name, 0
+        present = [name for name in names if not results.is_absent(name)]
+        chosen |= {f"{kind}: {results.title(name)}": (name, 0) for name in present[:1]}
     columns = [_column(results, runs, title, *place) for title, place in chosen.items()]
     return draw_simplices(columns)
 

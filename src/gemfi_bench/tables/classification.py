@@ -53,7 +53,7 @@ def classification(results: Results) -> Table:
 def temperature_scaling(results: Results) -> Table:
     """Every method before and after temperature scaling, with error and OOD detection."""
     sources = contestants(results)
-    here = results.at_hand(results.ood_sets)
+    here = [name for name in results.ood_sets if not results.is_absent(name)]
     absent = [results.title(name) for name in results.ood_sets if name not in here]
     auroc = mean_of([of_set(name, "epistemic", "auroc") for name in here])
     fields = _scaled_fields(results, sources, tuple(_SCALED))

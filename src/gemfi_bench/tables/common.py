@@ -237,7 +237,7 @@ def require_outside(results: Results) -> None:
 def set_title(results: Results, name: str) -> str:
     """A set with what the protocol says of it, such as `SVHN (first 5,000, far)`."""
     protocol = results.protocol
-    said = protocol.sides | {SEEN: protocol.seen}
+    said = {"near": protocol.near, "far": protocol.far, SEEN: protocol.seen}
     return results.title(name, ", ".join(words for words, names in said.items() if name in names))
 
 

@@ -114,7 +114,7 @@ def gate_correlations(results: Results) -> Table:
 
 
 def _distance_note(results: Results) -> str:
-    here = list(map(results.title, results.at_hand(results.unseen_sets)))
+    here = [results.title(name) for name in results.unseen_sets if not results.is_absent(name)]
     return (
         "Distance: to the tenth nearest training feature (of at most 5,000), on unit-norm "
         "features. ID and OOD: test data and OOD test sets in one pool "
