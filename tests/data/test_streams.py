@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -88,7 +89,7 @@ def keyed(**values: Any) -> Items:
 
 
 class Columns:
-    """As much of a Hugging Face data set as a stream looks at; `datasets` is no dependency."""
+    """As much of a Hugging Face data set as a stream looks at."""
 
     column_names = ("image", "label")
 
@@ -111,6 +112,17 @@ class Columns:
         return {"image": x, "label": y.numpy() if self.format["type"] == "numpy" else y}
 
 
+def hugging_face() -> datasets.Dataset:
+    """The real thing."""
+    return datasets.Dataset.from_dict({"pixel_values": X.tolist(), "labels": Y.tolist()})
+
+
+def pictures(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """A transform, which Hugging Face calls with columns."""
+    values = [torch.tensor(value) for value in columns["pixel_values"]]
+    return {"pixel_values": values, "labels": columns["labels"]}
+
+
 class TestReading:
     @pytest.mark.parametrize(
         "data",
@@ -129,6 +141,9 @@ class TestReading:
             DataLoader(keyed(pixel_values=X, labels=Y), batch_size=4),
             keyed(anything=X, label=Y),
             Columns(),
+            hugging_face(),
+            DataLoader(hugging_face(), batch_size=5),
+            hugging_face().with_transform(pictures),
         ],
         ids=lambda data: type(data).__name__,
     )  # fmt: skip

@@ -120,7 +120,8 @@ def joint_logits(belief: Belief) -> Tensor:
 
     log p̂_c + log Σ_k π_k Σ_c' exp u_kc': their softmax is p̂ and their logsumexp is minus the
     energy of the logits, for one component, mixtures and ensembles alike. Of a plain softmax these
-    are its logits; without logits they are log p̂, whose logsumexp says nothing.
+    are its logits (T2FNorm's have the norm of the features, and their softmax is not p̂); without
+    logits they are log p̂, whose logsumexp says nothing.
     """
     if belief.logits is None:
         return belief.log_probs()
