@@ -55,6 +55,16 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+# A command that takes itself for a client outside the cluster, as ray:// makes it one.
+OUTSIDE = """
+import sys
+from ray.util import client
+from gemfi.cli import main
+client.ray.is_connected = lambda: True
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture(scope="module")
 def rays() -> Iterator[tuple[str, dict[str, str]]]:
     with ray_cluster() as found:
@@ -139,9 +149,9 @@ def test_rows_by_key(rays: tuple[str, dict[str, str]], table: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own", ["given", "local"])
-def test_images_and_arrays(own: str, rays: tuple[str, dict[str, str]], tmp_path: Path) -> None:
-    """On a cluster that is there, and on one that the command starts and ends."""
+@pytest.mark.parametrize("kind", ["given", "client", "local"])
+def test_images_and_arrays(kind: str, rays: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    """On a cluster that is there, as from outside it, and on one that the command starts and ends."""
     address, environment = rays
     pixels = np.random.default_rng(0).integers(0, 256, (300, 28, 28), np.uint8)
     (tmp_path / "images").mkdir()
@@ -153,9 +163,9 @@ def test_images_and_arrays(own: str, rays: tuple[str, dict[str, str]], tmp_path:
     inputs = [(tmp_path / name).as_uri() for name in ("images", "x.npy")]
     inputs = ["mnist-gem-fi", *inputs, str(tmp_path / "x.npz"), "--quiet", "--out"]
     predict([*inputs, str(tmp_path / "plain.csv")], environment, expected=1)
-    if own == "local":
-        address = "local"
-    predict([*inputs, str(tmp_path / "out.csv"), "--ray", address], environment, expected=1)
+    address = "local" if kind == "local" else address
+    code = OUTSIDE if kind == "client" else None
+    predict([*inputs, str(tmp_path / "out.csv"), "--ray", address], environment, code, expected=1)
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

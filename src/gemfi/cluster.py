@@ -52,10 +52,10 @@ def connected(address: str) -> Iterator[Any]:
     try:
         ray.init(address, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        lines = str(error).strip().splitlines() or ["no cluster"]
+        reason = f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]
         raise InputError(
-            f"--ray {address}: {reason or 'no cluster'}; start one with ray start --head, or give "
-            "local"
+            f"--ray {address}: {reason}; start one with ray start --head, or give local"
         ) from error
     try:
         yield ray
@@ -132,6 +132,24 @@ class _Worker:
                 yield self.table(list(map(list, zip(*rows, strict=True))), schema=self.schema)
 
 
+class _Deputy:
+    """Does `on_workers` inside the cluster, for a client outside, from where Ray Data cannot."""
+
+    def __init__(
+        self,
+        prepare: Callable[[str], Work[Any]],
+        items: Sequence[Any],
+        columns: Sequence[tuple[str, type]],
+        device: str,
+        ordered: bool,
+    ) -> None:
+        self.rows = on_workers(prepare, items, columns, device=device, ordered=ordered)
+
+    def next_rows(self) -> Rows | None:
+        """Some rows more; None at the end."""
+        return next(self.rows, None)
+
+
 def on_workers(
     prepare: Callable[[str], Work[T]],
     items: Sequence[T],
@@ -154,6 +172,12 @@ def on_workers(
     """
     ray, data = require_module("ray", "--ray"), require_module("ray.data", "--ray")
     if not items:
+        return
+    if ray.util.client.ray.is_connected():
+        deputy = ray.remote(num_cpus=0)(_Deputy).remote(prepare, items, columns, device, ordered)
+        with failures(ray):
+            while (rows := ray.get(deputy.next_rows.remote())) is not None:
+                yield rows
         return
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     share, room = share_of(ray, device)
