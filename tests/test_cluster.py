@@ -151,7 +151,7 @@ def test_rows_by_key(rays: tuple[str, dict[str, str]], table: Path, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["given", "client", "local"])
 def test_images_and_arrays(kind: str, rays: tuple[str, dict[str, str]], tmp_path: Path) -> None:
-    """On a cluster that is there, as from outside it, and on one that the command starts and ends."""
+    """On a cluster that is there, as from outside it, and on one that the command starts."""
     address, environment = rays
     pixels = np.random.default_rng(0).integers(0, 256, (300, 28, 28), np.uint8)
     (tmp_path / "images").mkdir()
