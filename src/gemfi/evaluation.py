@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from tqdm import tqdm
 from gemfi import metrics, scores
 from gemfi._config import to_plain
 from gemfi.belief import Belief
-from gemfi.data.splits import AnySplit, Role, Split, require_role
+from gemfi.data.splits import AnySplit, Role, Share, Split, require_role
 from gemfi.detectors import (
     ALL,
     DETECTORS,
@@ -31,6 +31,7 @@ from gemfi.detectors import (
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating
+from gemfi.processes import shared_out
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,22 @@ class ScoredSplit:
 
     def __len__(self) -> int:
         return len(next(iter(self.by_score.values())))
+
+    @classmethod
+    def cat(cls, parts: Sequence[ScoredSplit], detectors: Iterable[Detector] = ()) -> ScoredSplit:
+        """One after the other; refuses NaN among the scores of detectors."""
+        answers = [part.answers for part in parts if part.answers is not None]
+        kept = [part.observed for part in parts if part.observed is not None]
+        names = parts[0].by_score
+        return cls(
+            {name: torch.cat([part.by_score[name] for part in parts]) for name in names},
+            {
+                name: detector.checked(torch.cat([part.by_detector[name] for part in parts]))
+                for name, detector in ((detector.info.name, detector) for detector in detectors)
+            },
+            metrics.Answers.cat(answers) if answers else None,
+            Observed.cat(kept) if kept else None,
+        )
 
     @property
     def whole(self) -> Observed:
@@ -221,33 +238,33 @@ def score_split(
     """
     bar = tqdm(disable=True) if bar is None else bar
     bar.set_postfix_str(split.name)
-    detectors, model = list(detectors), evaluating(model)
-    by_score: dict[str, list[Tensor]] = {}
-    by_detector: dict[str, list[Tensor]] = {detector.info.name: [] for detector in detectors}
-    answers: list[metrics.Answers] = []
-    kept: list[Observed] = []
-    for x, seen in looks(model, split):
+    detectors = list(detectors)
+    parts = []
+    for part in shared_out(lambda share: _scored(evaluating(model), split, detectors, share)):
+        parts.append(part)
+        bar.update(len(detectors) * len(part))
+    return ScoredSplit.cat(parts, detectors)
+
+
+def _scored(
+    model: Model, split: AnySplit, detectors: Sequence[Detector], share: Share
+) -> Iterator[ScoredSplit]:
+    """A part for each batch."""
+    for x, seen in looks(model, split, share=share):
         belief = seen.belief
-        for name in dict.fromkeys([*scores.available(belief), *model.head.named_scores.values()]):
-            by_score.setdefault(name, []).append(scores.SCORES[name](belief))
-        for detector in detectors:
-            score = detector.score_batch if detector.needs == "inputs" else None
-            found = detector.score_observed(seen) if score is None else score(model, x)
-            by_detector[detector.info.name].append(found)
-            bar.update(len(x))
-        if seen.y is not None:
-            answers.append(metrics.Answers.of(belief.log_probs(), seen.y))
-        if isinstance(split, Split):
-            kept.append(seen)
-    return ScoredSplit(
-        {name: torch.cat(values) for name, values in by_score.items()},
-        {
-            detector.info.name: detector.checked(torch.cat(by_detector[detector.info.name]))
+        names = dict.fromkeys([*scores.available(belief), *model.head.named_scores.values()])
+        by_detector = {
+            detector.info.name: detector.score_batch(model, x)
+            if detector.needs == "inputs"
+            else detector.score_observed(seen)
             for detector in detectors
-        },
-        metrics.Answers.cat(answers) if answers else None,
-        Observed.cat(kept) if kept else None,
-    )
+        }
+        yield ScoredSplit(
+            {name: scores.SCORES[name](belief) for name in names},
+            by_detector,
+            None if seen.y is None else metrics.Answers.of(belief.log_probs(), seen.y),
+            seen if isinstance(split, Split) else None,
+        )
 
 
 def detection(inside: Mapping[str, Any], outside: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -24,7 +24,7 @@ from gemfi.data.normalisation import (
     is_on_another_scale,
     standardised,
 )
-from gemfi.data.splits import OOD_ROLES, AnySplit, Role, Split, require_use
+from gemfi.data.splits import ALONE, OOD_ROLES, AnySplit, Role, Share, Split, require_use
 from gemfi.data.tensors import as_tensor
 from gemfi.data.wrap import as_split, given_role, is_data_set
 from gemfi.devices import CPU, device_of, move, place
@@ -32,6 +32,7 @@ from gemfi.errors import GemfiWarning, InputError, NoAnswerError, user_level
 from gemfi.finish import finish
 from gemfi.methods import Head, method
 from gemfi.modes import evaluating
+from gemfi.processes import shared_out
 from gemfi.spectral import SOFT
 
 _ANOTHER_SCALE: Final = (
@@ -174,10 +175,14 @@ class Model(nn.Module):
             batch_size: likewise.
         """
         model = evaluating(self)
-        for first, batch, y in model.batches(x, batch_size):
-            with torch.no_grad():
-                _, belief = model.ask(batch, first)
-            yield belief, None if y is None else y.cpu()
+
+        def work(share: Share) -> Iterator[tuple[Belief, Tensor | None]]:
+            for first, batch, y in model.batches(x, batch_size, share):
+                with torch.no_grad():
+                    _, belief = model.ask(batch, first)
+                yield belief, None if y is None else y.cpu()
+
+        yield from shared_out(work)
         self.warn_of_scale(x)
 
     @torch.no_grad()
@@ -238,23 +243,28 @@ class Model(nn.Module):
             )
 
     def batches(
-        self, inputs: Inputs, batch_size: int = 512
+        self, inputs: Inputs, batch_size: int = 512, share: Share = ALONE
     ) -> Iterator[tuple[int, Tensor, Tensor | None]]:
-        """The number of the first input, checked inputs, and labels where there are any."""
+        """The number of the first input, checked inputs, and labels where there are any.
+
+        Args:
+            inputs: as `predict` takes them.
+            batch_size: how many at a time.
+            share: of p processes each gets every p-th batch.
+        """
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         if is_data_set(inputs):
             tokens = self.tokens is not None
             inputs = as_split(inputs, role=Role.OOD_TEST, name="inputs", tokens=tokens)
         if isinstance(inputs, AnySplit) and not isinstance(inputs, Split):
-            first = 0
-            for x, y in inputs.walk(inputs.batch_size or batch_size):
-                yield first, self._checked(x), y
-                first += len(x)
+            size = inputs.batch_size or batch_size
+            for number, (x, y) in enumerate(inputs.walk(size, share)):
+                yield (share.rank + share.count * number) * size, self._checked(x), y
             return
         labels = inputs.y if isinstance(inputs, Split) else None
         x = self._checked(inputs.x if isinstance(inputs, Split) else inputs)
-        for first in range(0, len(x), batch_size):
+        for first in range(share.rank * batch_size, len(x), share.count * batch_size):
             rows = slice(first, first + batch_size)
             yield first, x[rows], None if labels is None else labels[rows]
 

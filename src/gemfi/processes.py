@@ -15,6 +15,7 @@ import platform
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,6 +32,7 @@ from gemfi.errors import GemfiError
 
 T = TypeVar("T")
 _QUICK: Final = 1 << 16  # bytes that any socket takes without a reader
+_TOGETHER: Final = ContextVar("together", default=False)
 _LONGEST_PATH: Final = 100  # of a Unix socket
 
 
@@ -102,6 +104,8 @@ def total(values: Tensor) -> Tensor:
 def in_turn(mine: Iterator[T]) -> Iterator[T]:
     """The items of all processes, in every process: the first's first, the second's first, ...
 
+    An exception that one of them meets is raised in all.
+
     Args:
         mine: of p processes, every p-th item, from that of its rank on.
     """
@@ -111,11 +115,50 @@ def in_turn(mine: Iterator[T]) -> Iterator[T]:
         return
     while True:
         parts: list[Any] = [None] * count
-        distributed.all_gather_object(parts, next(mine, None))
+        distributed.all_gather_object(parts, _next(mine))
         there = [part for part in parts if part is not None]
-        yield from there
+        for item, error in there:
+            if error is not None:
+                raise error
+            yield item
         if len(there) < count:
             return
+
+
+def _next(items: Iterator[T]) -> tuple[T | None, Exception | None] | None:
+    """The next item, made alone, or the exception in its place; None at the end."""
+    token = _TOGETHER.set(False)
+    try:
+        return next(items), None
+    except StopIteration:
+        return None
+    except Exception as error:  # noqa: BLE001 - raised in every process
+        return None, error
+    finally:
+        _TOGETHER.reset(token)
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Share what a model is asked among the processes of the group, which all must ask.
+
+    Inside, `predict`, `beliefs`, `observe`, `evaluate` and `Detector.score` ask about every p-th
+    batch in each of p processes, and return in each what one process returns: every input once, in
+    order. Outside, each process asks for itself alone.
+    """
+    token = _TOGETHER.set(True)
+    try:
+        yield
+    finally:
+        _TOGETHER.reset(token)
+
+
+def shared_out(work: Callable[[Share], Iterator[T]]) -> Iterator[T]:
+    """All items of some work, in order; inside `together` each process does its share of it."""
+    if _TOGETHER.get() and own_share().count > 1:
+        yield from in_turn(work(own_share()))
+    else:
+        yield from work(ALONE)
 
 
 def table(mine: Tensor) -> Tensor:

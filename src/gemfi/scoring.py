@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -38,9 +38,11 @@ from gemfi.data.readers.tables import (
     stream_csv,
     stream_parquet,
 )
+from gemfi.data.splits import ALONE, Share
 from gemfi.decisions import Policy
 from gemfi.devices import place
 from gemfi.errors import InputError
+from gemfi.processes import shared_out
 from gemfi.scores import MAIN, available
 
 SHOWN: Final = 20
@@ -108,7 +110,12 @@ class Scorer:
 
     def __call__(self, part: Part) -> Iterator[Rows]:
         """The rows of each piece; an input that cannot be read has a row that says why."""
-        for piece, x in read_part(part, self.bundle):
+        return self.share_of([part], ALONE)
+
+    def share_of(self, parts: Iterable[Part], share: Share) -> Iterator[Rows]:
+        """The rows of every p-th piece of some parts; all pieces are read by all processes."""
+        pieces = chain.from_iterable(read_part(part, self.bundle) for part in parts)
+        for piece, x in islice(pieces, share.rank, None, share.count):
             try:
                 answers = self._ask(x)
             except InputError:
@@ -189,8 +196,7 @@ def _answers(
 ) -> Generator[Rows, None, None]:
     """The rows of all parts, from here or from a cluster."""
     if ray is None:
-        for part in parts:
-            yield from scorer(part)
+        yield from shared_out(partial(scorer.share_of, parts))
         return
     found, columns = list(parts), scorer.columns()
     with connected(ray):

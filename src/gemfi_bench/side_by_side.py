@@ -18,6 +18,7 @@ from gemfi.cli.options import Device, Folder, check_target, shown_as
 from gemfi.detectors import DETECTORS, detector_names
 from gemfi.devices import place
 from gemfi.errors import InputError
+from gemfi.processes import process_group, together
 from gemfi.runs import evaluate_run
 from gemfi.runs.folder import CLASSIFICATION, DETECTION, Run, TaskFacts
 from gemfi.runs.spec import RunSpec, task_of
@@ -74,10 +75,13 @@ def evaluate(
         place(run.model, device)
     wanted = {(run.spec.task, run.spec.own): run.spec for run in opened}
     tasks = {data: task_of(spec) for data, spec in wanted.items()}
-    evaluated = [
-        evaluate_run(run, tasks[run.spec.task, run.spec.own], detectors, progress=None)
-        for run in opened
-    ]
+    with process_group(device) as is_first, together():
+        evaluated = [
+            evaluate_run(run, tasks[run.spec.task, run.spec.own], detectors, progress=None)
+            for run in opened
+        ]
+    if not is_first:
+        return
     sections = [run.metrics()["test"] for run in evaluated]
     blocks = [comparison(evaluated)]
     if len(evaluated) == 1:

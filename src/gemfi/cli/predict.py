@@ -12,6 +12,7 @@ from gemfi.cli import options
 from gemfi.decisions import Goal
 from gemfi.devices import place
 from gemfi.errors import CheckFailedError
+from gemfi.processes import process_group, together
 from gemfi.runs import fit_policy, open_model
 from gemfi.scoring import SHOWN, Scored, check_output, find_inputs, score_files
 
@@ -68,18 +69,21 @@ def predict(
     fitted = bundle.policy if goal is None else fit_policy(bundle, goal)
     if fitted is not None and not quiet:
         print(f"{fitted.summary()}\n")
-    scored = score_files(
-        bundle,
-        files,
-        target,
-        policy=fitted,
-        probs=probs,
-        batch_size=batch_size,
-        progress=False if quiet else None,
-        ray=ray,
-        key=key,
-        device=device,
-    )
+    with process_group(device) as is_first, together():
+        scored = score_files(
+            bundle,
+            files,
+            target if is_first else None,
+            policy=fitted,
+            probs=probs,
+            batch_size=batch_size,
+            progress=None if is_first and not quiet else False,
+            ray=ray,
+            key=key,
+            device=device,
+        )
+    if not is_first:
+        return
     if not quiet:
         print(_shown(scored, out))
     if scored.failed:

@@ -20,12 +20,13 @@ from torch.utils.data import DataLoader, Dataset
 from gemfi import dirichlet
 from gemfi._config import check_int
 from gemfi.belief import Belief
-from gemfi.data.splits import AnySplit, Role, require_role
+from gemfi.data.splits import ALONE, AnySplit, Role, Share, require_role
 from gemfi.data.wrap import given_role
 from gemfi.devices import device_of, move
 from gemfi.errors import InputError
 from gemfi.model import Inputs, Model, scaled
 from gemfi.modes import evaluating
+from gemfi.processes import shared_out
 
 BATCH = 512
 """Inputs a forward pass."""
@@ -100,10 +101,19 @@ class Observed:
         )
 
 
-def looks(model: Model, x: Inputs, batch_size: int = BATCH) -> Iterator[tuple[Tensor, Observed]]:
-    """Inputs, and what the model makes of them, batch by batch; nothing is kept."""
+def looks(
+    model: Model, x: Inputs, batch_size: int = BATCH, share: Share = ALONE
+) -> Iterator[tuple[Tensor, Observed]]:
+    """Inputs, and what the model makes of them, batch by batch; nothing is kept.
+
+    Args:
+        model: trained.
+        x: as `model.predict` takes them.
+        batch_size: how many at a time.
+        share: of p processes each gets every p-th batch.
+    """
     model = evaluating(model)
-    for first, batch, y in model.batches(x, batch_size):
+    for first, batch, y in model.batches(x, batch_size, share):
         with torch.no_grad():
             z, belief = model.ask(batch, first)
             seen = Observed(z, joint_logits(belief), belief, None if y is None else y.cpu())
@@ -112,7 +122,12 @@ def looks(model: Model, x: Inputs, batch_size: int = BATCH) -> Iterator[tuple[Te
 
 def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
     """Features, logits and belief of all inputs (N, ...); the belief is `model.predict`'s."""
-    return Observed.cat([seen for _, seen in looks(model, x, batch_size)])
+    return Observed.cat(list(_seen(model, x, batch_size)))
+
+
+def _seen(model: Model, x: Inputs, batch_size: int = BATCH) -> Iterator[Observed]:
+    """What the model makes of all inputs, also where several processes look together."""
+    return shared_out(lambda share: (seen for _, seen in looks(model, x, batch_size, share)))
 
 
 def joint_logits(belief: Belief) -> Tensor:
@@ -191,11 +206,16 @@ class Detector:
         check_int("batch_size", batch_size, 1)
         self._check_ready()
         model = evaluating(model)
-        if self.needs == "inputs":
-            parts = [self.score_batch(model, x) for _, x, _ in model.batches(x, batch_size)]
-        else:
-            parts = [self.score_observed(seen) for _, seen in looks(model, x, batch_size)]
-        return self.checked(torch.cat(parts))
+
+        def work(share: Share) -> Iterator[Tensor]:
+            if self.needs == "inputs":
+                for _, batch, _ in model.batches(x, batch_size, share):
+                    yield self.score_batch(model, batch)
+            else:
+                for _, seen in looks(model, x, batch_size, share):
+                    yield self.score_observed(seen)
+
+        return self.checked(torch.cat(list(shared_out(work))))
 
     def score_batch(self, model: Model, x: Tensor) -> Tensor:
         """Scores (B,) of a checked batch by a detector that goes back through the model."""
@@ -274,10 +294,10 @@ def fit_together(
     for detector in detectors:
         detector.notes, detector.fitted = [], not detector.learns
         detector._begin()
-    for _, seen in looks(model, train) if from_train else ():
+    for seen in _seen(model, train) if from_train else ():
         for detector in from_train:
             detector._from_train(seen)
-    for _, seen in looks(model, validation) if from_validation and validation is not None else ():
+    for seen in _seen(model, validation) if from_validation and validation is not None else ():
         for detector in from_validation:
             detector._from_validation(seen)
     for detector in detectors:

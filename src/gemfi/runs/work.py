@@ -147,7 +147,8 @@ def evaluate_run(
         outside[f"{name} ({split.role})" if name in outside else name] = split
     fitted = fit_detectors(run.model, detectors, task.train, task.validation)
     evaluation = evaluate(run.model, task.test, outside, fitted, progress=progress)
-    _write(run, test=evaluation.section(task.absent))
+    if own_share().rank == 0:
+        _write(run, test=evaluation.section(task.absent))
     return run
 
 
