@@ -338,6 +338,7 @@ REVIEWED = {
     "model.py Model.warn_of_scale": "asks",
     "methods/softmax.py monte_carlo": "asks",
     "detectors/base.py observe": "asks",
+    "detectors/base.py _seen": "asks",
     "detectors/base.py Detector.score": "scores, and learns nothing",
     "detectors/base.py Detector._score": "of Detector.score",
     **{
@@ -346,6 +347,7 @@ REVIEWED = {
         if name != "odin"  # takes inputs
     },
     "evaluation.py score_split": "scores",
+    "evaluation.py _scored": "of score_split",
     "evaluation.py _bar": "counts",
     # behind Detector.fit
     "detectors/base.py Detector._from_train": "called by fit_together",
