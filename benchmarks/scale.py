@@ -41,6 +41,8 @@ Case = dict[str, Any]
 BATCH: Final = 128  # of a step
 SECONDS: Final = float(os.environ.get("SCALE_SECONDS", "2"))  # a thing is repeated so long
 ROWS: Final = 8_192 if SECONDS else 1_024  # that statistics are fitted on
+IMAGES: Final = ROWS // 8  # the same of several processes
+PLANNED: Final = 1_024  # rows a process and step in the plan
 TABLES: Final[dict[str, list[Case]]] = {
     "rows": [{"rows": 10**power} for power in (4, 5, 6, 7)],
     "classes": [{"classes": each} for each in (10, 100, 1_000, 10_000)],
@@ -125,7 +127,11 @@ def measure_rows(rows: int) -> dict[str, float]:
     start, config = time.perf_counter(), TrainConfig(epochs=1, batch_size=1_024)
     result = fit(model, train, held, config, progress=False)
     epoch = float(result.history[0]["seconds"])
-    return {"train": epoch, "statistics": time.perf_counter() - start - epoch}
+    return {
+        "train": epoch,
+        "statistics": time.perf_counter() - start - epoch,
+        "weights": float(sum(each.numel() for each in model.parameters())),
+    }
 
 
 def measure_step(classes: int = 10, features: int = 512, heads: int = 3) -> dict[str, float]:
@@ -278,8 +284,8 @@ def measure_processes(network_name: str, batch: int = BATCH) -> dict[str, float]
             step()
         in_step = dict(sizes)
         split = as_split(
-            x.repeat(ROWS // 8 // batch, *(1 for _ in shape)),
-            y.repeat(ROWS // 8 // batch),
+            x.repeat(IMAGES // batch, *(1 for _ in shape)),
+            y.repeat(IMAGES // batch),
             role="train",
         )
         held = as_split(x, y, role="validation")
@@ -313,7 +319,7 @@ def measure(table: str, case: Case) -> dict[str, Any]:
     return measure_step(**case)
 
 
-def in_a_process(table: str, case: Case) -> dict[str, Any]:
+def in_a_process(table: str, case: Case, *, quick: bool = False) -> dict[str, Any]:
     """One case in a process of its own, or in several."""
     command = [sys.executable]
     if case.get("processes", 1) > 1:
@@ -321,6 +327,7 @@ def in_a_process(table: str, case: Case) -> dict[str, Any]:
         command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
     command += [__file__, "--case", json.dumps({"table": table, **case})]
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    threads |= {"SCALE_SECONDS": "0"} if quick else {}
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, env=os.environ | threads
     )
@@ -332,14 +339,12 @@ def in_a_process(table: str, case: Case) -> dict[str, Any]:
 
 def run(tables: Mapping[str, list[Case]], out: Path, *, quick: bool) -> None:
     """Measure what the file does not hold, and add it line by line."""
-    if quick:
-        os.environ["SCALE_SECONDS"] = "0"
     known = [(each["table"], each["case"]) for each in read(out)] if out.exists() else []
     for table, cases in tables.items():
         for case in cases:
             if (table, case) in known:
                 continue
-            found = in_a_process(table, case)
+            found = in_a_process(table, case, quick=quick)
             about = environment()
             facts = {"commit": about.commit, "changed": about.changed, "torch": torch.__version__}
             line = json.dumps({"table": table, "case": case, **found, **facts})
@@ -419,6 +424,46 @@ def shown(table: str, records: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 
 
+def plan(records: Sequence[Mapping[str, Any]]) -> str:
+    """An epoch of 10⁹ rows on p processes, from what was measured, in Markdown.
+
+    `PLANNED` rows a process and step; gradients go over the wire 2(p − 1)/p times.
+    """
+    rows = [each for each in records if each["table"] == "rows"][-1]
+    deep = {
+        each["case"]["processes"]: each
+        for each in records
+        if (each["table"], each["case"].get("network")) == ("processes", "resnet18")
+    }
+    seen = rows["case"]["rows"]
+    networks = {
+        "64 features, perceptron": (
+            rows["train"] / seen,
+            rows["statistics"] / seen,
+            4 * rows["weights"],
+        ),
+        "3×32×32, ResNet-18 of width 16": (
+            deep[1]["step"] / BATCH,
+            deep[1]["statistics"] / IMAGES,
+            deep[2]["formula_reduced"],
+        ),
+    }
+    lines = ["| rows | p | an epoch | statistics | all-reduced a step | of the step's time |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name, (train, fit_, reduced) in networks.items():
+        for count in (1, 16, 256):
+            wire = 2 * (count - 1) / count * reduced
+            step, talk = PLANNED * train, wire / 1e9
+            epoch = 1e9 / count / PLANNED * (step + talk) / 3600
+            cells = [
+                name, str(count), f"{_short(epoch)} h",
+                f"{_short(1e9 / count * fit_ / 3600)} h", f"{_short(wire / 1e6)} MB",
+                f"{_short(100 * talk / (step + talk))} %",
+            ]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure, or show."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -437,8 +482,10 @@ def main() -> None:
         chosen = QUICK if given.quick else TABLES
         run({name: chosen[name] for name in given.tables}, given.out, quick=given.quick)
     records = read(given.show or given.out)
-    for table in dict.fromkeys(each["table"] for each in records):
+    for table in (name for name in TABLES if name in {each["table"] for each in records}):
         print(f"\n{table}\n\n{shown(table, records)}")
+    if {"rows", "processes"} <= {each["table"] for each in records}:
+        print(f"\nplan\n\n{plan(records)}")
 
 
 if __name__ == "__main__":
