@@ -400,7 +400,10 @@ def columns(table: str, found: Sequence[Mapping[str, Any]]) -> dict[str, list[st
         shown["fit"] = ratio(of("fit"), 1, "s")
         shown[f"log p of {BATCH}"] = ratio(of("answer"))
     elif table == "processes":
-        shown["a step"] = ratio(of("step"))
+        alone = {each["case"]["network"]: each["step"] for each in reversed(found)}
+        shown["a step"] = [
+            ratio([alone[each["case"]["network"]], each["step"]])[1] for each in found
+        ]
         for name, label in (("reduced", "all-reduced"), ("gathered", "gathered")):
             pairs = zip(of(f"step_{name}"), of(f"formula_{name}"), strict=True)
             shown[f"{label} a step (formula)"] = [f"{a:,.0f} ({b:,.0f})" for a, b in pairs]

@@ -549,3 +549,33 @@ def test_dissonance_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = scores.dissonance(belief)
     monkeypatch.setattr(scores, "_BLOCK", 3 * 2 * 4 * 4)  # three rows at a time
     torch.testing.assert_close(scores.dissonance(belief), whole)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 1.0, 5.0, 20.0])
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-12])
+def test_dissonance_of_many_classes_is_the_sum_over_pairs(spread, size):
+    noise = torch.randn(3, 500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    mass = (size * torch.softmax(spread * noise, dim=-1)).sort(dim=-1).values
+    expected = scores._conflicting(mass)
+    found = scores._conflicting_of_many(mass)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        scores._conflicting_of_many(mass.float()).double(), expected, rtol=1e-4, atol=0
+    )
+
+
+def test_dissonance_of_many_classes_without_evidence_or_of_one_class_is_none():
+    mass = torch.zeros(2, 500, dtype=torch.float64)
+    mass[1, -1] = 0.7
+    assert scores._conflicting_of_many(mass).tolist() == [0, 0]
+
+
+def test_dissonance_takes_sums_beyond_a_number_of_classes(monkeypatch):
+    log_p = torch.log_softmax(torch.randn(40, 2, 60, dtype=torch.float64), dim=-1)
+    weight = torch.full((40, 2), 0.5, dtype=torch.float64).log()
+    belief = Belief(log_p, weight, log_evidence=torch.full((40, 2), 3.0, dtype=torch.float64))
+    expected = scores.dissonance(belief)
+    monkeypatch.setattr(scores, "_PAIRED", 59)
+    found = scores.dissonance(belief)
+    assert not torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)

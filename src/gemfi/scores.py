@@ -27,6 +27,7 @@ DIFFERENTIAL_ENTROPY_NOTE = (
 """Stands below every table and figure that shows the score."""
 
 _BLOCK = 1 << 16  # pairs of classes held at a time: what a processor's cache holds
+_PAIRED = 2_000  # classes up to which every pair of them is visited
 
 
 def _average(belief: Belief, values: Tensor) -> Tensor:
@@ -129,7 +130,8 @@ def dissonance(belief: Belief) -> Tensor:
 
     b_c is the belief mass (α_c − prior)/α0 and Bal(a, b) = 1 − |a − b|/(a + b) = 2 min(a, b)/(a +
     b): next to a mass near one the difference would lose the small ones. Every pair of classes is
-    visited: O(C²) time an input, in blocks of bounded memory.
+    visited, in blocks of bounded memory. Beyond 2,000 classes sums of exponentials stand for the
+    pairs: O(C) an input, to nine digits.
     """
     log_evidence = belief.need("log_evidence")
     mass = belief.log_p.exp()
@@ -137,8 +139,11 @@ def dissonance(belief: Belief) -> Tensor:
         prior = torch.exp(belief.log_prior - log_evidence).unsqueeze(-1)
         mass = (mass - prior).clamp_min(0)
     rows = mass.flatten(0, 1).sort(dim=-1).values  # (B·K, C), ascending
-    step = max(1, _BLOCK // rows.shape[1] ** 2)
-    share = torch.cat([_conflicting(part) for part in torch.split(rows, step)])
+    classes = rows.shape[1]
+    many = classes > _PAIRED
+    step = max(1, _BLOCK // (classes if many else classes**2))
+    conflicting = _conflicting_of_many if many else _conflicting
+    share = torch.cat([conflicting(part) for part in torch.split(rows, step)])
     return _average(belief, share.view_as(log_evidence))
 
 
@@ -164,6 +169,26 @@ def _conflicting(mass: Tensor) -> Tensor:
         terms = mass[:, part] * (pairs[..., 0] * inverse[:, part] + pairs[..., 1])
         total = total + 2 * terms.sum(dim=-1)
     return total
+
+
+def _conflicting_of_many(mass: Tensor) -> Tensor:
+    """As `_conflicting`, by 1/x = ∫ exp(s − x·eˢ) ds, which parts b_j from b_c in 1/(b_j + b_c).
+
+    The trapezoidal rule with steps of 0.35 is exact to 10⁻¹⁰ for x from 10⁻¹⁸ to 2; masses are in
+    units of the largest.
+    """
+    tiny = torch.finfo(mass.dtype).tiny
+    top = mass[:, -1:].clamp_min(tiny)
+    mass = mass / top
+    others = _sum_before(mass) + _sum_before(mass.flip(-1)).flip(-1)
+    inverse = 1 / others.clamp_min(tiny)
+    total = mass.new_zeros(len(mass))
+    for rate in torch.arange(-25, 46, 0.35, dtype=torch.float64).exp().tolist():
+        fading = torch.exp(-rate * mass)
+        square = mass.square() * fading
+        pairs = _sum_before(square * inverse) + inverse * _sum_before(square)
+        total = total + 0.35 * rate * (mass * fading * pairs).sum(dim=-1)
+    return 2 * top.squeeze(1) * total
 
 
 def _sum_before(values: Tensor) -> Tensor:

@@ -145,7 +145,9 @@ def training_order(
     """
     epoch, done = divmod(step, batches)
     while True:
-        if weight is None:
+        if not data.has_rows:  # in an order of its own: how many is all that is asked for
+            rows = torch.zeros((), dtype=torch.int64).expand(len(data))
+        elif weight is None:
             rows = permutation(len(data), seed, epoch)
         else:
             rows = epoch_rows(data.labels, weight, seed, epoch)
