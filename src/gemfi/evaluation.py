@@ -28,6 +28,7 @@ from gemfi.detectors import (
     looks,
     observe,
 )
+from gemfi.devices import place
 from gemfi.errors import InputError
 from gemfi.model import Model
 from gemfi.modes import evaluating
@@ -177,6 +178,7 @@ def evaluate(
     detectors: Sequence[Detector] = (),
     *,
     progress: bool | None = False,
+    device: str | torch.device | None = None,
 ) -> Evaluation:
     """Accuracy and calibration on `test`, and OOD detection against each set of `ood`.
 
@@ -189,7 +191,9 @@ def evaluate(
         ood: named sets of role ood-test or ood-validation, such as `{"svhn": split}`.
         detectors: fitted, as `fit_detectors` returns them.
         progress: a bar for the detectors: yes, no, or (None) if standard error is a terminal.
+        device: where to compute, and where the model is afterwards. Defaults to where it is.
     """
+    place(model, device)
     ood = {} if ood is None else ood
     if not isinstance(ood, Mapping):
         raise InputError(f"ood must map names to splits, got {type(ood).__name__}")

@@ -9,6 +9,7 @@ even slice them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,9 +20,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gemfi import devices, scores
 from gemfi.backbones import Stack
+from gemfi.bundle import load
 from gemfi.data import as_split, two_moons
-from gemfi.detectors import DETECTORS
+from gemfi.detectors import DETECTORS, observe
 from gemfi.errors import InputError
+from gemfi.estimator import GEMClassifier
+from gemfi.evaluation import evaluate
 from gemfi.methods import METHODS
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
@@ -166,6 +170,22 @@ def test_names_of_devices() -> None:
     ):
         with pytest.raises(InputError, match=message):
             devices.find_device(name)
+
+
+def test_a_device_that_is_not_here_is_refused_everywhere() -> None:
+    moons = two_moons(n=60)
+    model = finished("softmax")
+    asks: list[Callable[[], object]] = [
+        lambda: fit(model, moons.train, device="cuda"),
+        lambda: model.predict(IMAGES, device="cuda"),
+        lambda: observe(model, IMAGES, device="cuda"),
+        lambda: evaluate(model, as_split(IMAGES, LABELS, role="test"), device="cuda"),
+        lambda: load("mnist-gem-fi", device="cuda"),
+        lambda: GEMClassifier(device="cuda").fit(moons.train.x.numpy(), moons.train.labels.numpy()),
+    ]
+    for ask in asks:
+        with pytest.raises(InputError, match="device 'cuda': this torch sees no CUDA device"):
+            ask()
 
 
 def test_half_precision_needs_cuda() -> None:

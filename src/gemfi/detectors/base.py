@@ -22,7 +22,7 @@ from gemfi._config import check_int
 from gemfi.belief import Belief
 from gemfi.data.splits import ALONE, AnySplit, Role, Share, require_role
 from gemfi.data.wrap import given_role
-from gemfi.devices import device_of, move
+from gemfi.devices import device_of, move, place
 from gemfi.errors import InputError
 from gemfi.model import Inputs, Model, scaled
 from gemfi.modes import evaluating
@@ -120,8 +120,22 @@ def looks(
         yield batch, seen
 
 
-def observe(model: Model, x: Inputs, batch_size: int = BATCH) -> Observed:
-    """Features, logits and belief of all inputs (N, ...); the belief is `model.predict`'s."""
+def observe(
+    model: Model,
+    x: Inputs,
+    batch_size: int = BATCH,
+    *,
+    device: str | torch.device | None = None,
+) -> Observed:
+    """Features, logits and belief of all inputs (N, ...); the belief is `model.predict`'s.
+
+    Args:
+        model: trained.
+        x: as `model.predict` takes them.
+        batch_size: how many at a time.
+        device: where to compute, and where the model is afterwards. Defaults to where it is.
+    """
+    place(model, device)
     return Observed.cat(list(_seen(model, x, batch_size)))
 
 
