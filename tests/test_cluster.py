@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -199,6 +200,31 @@ def test_what_is_no_address(address: str) -> None:
         cluster.connected(address),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("device", "cpus", "share", "room"),
+    [
+        ("cpu", 1, {"num_cpus": 1}, 6),
+        ("cpu", 3, {"num_cpus": 3}, 1),
+        ("auto", 1, {"num_cpus": 1, "num_gpus": 1}, 2),
+        ("cuda", 3, {"num_cpus": 3, "num_gpus": 1}, 1),
+    ],
+)
+def test_what_a_worker_takes(device: str, cpus: int, share: dict[str, int], room: int) -> None:
+    machines = [{"CPU": 4.0, "GPU": 2.0}, {"CPU": 2.0}, {"memory": 1.0}]
+    nodes = [{"Alive": True, "Resources": each} for each in machines]
+    gone = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
+    ray = SimpleNamespace(nodes=lambda: [*nodes, gone])
+    assert cluster.share_of(ray, device, cpus) == (share, room)
+
+
+def test_a_worker_that_no_machine_has_room_for() -> None:
+    ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": {"CPU": 4.0}}] * 2)
+    with pytest.raises(InputError, match="no machine of the cluster has 5 CPU for a worker"):
+        cluster.share_of(ray, "auto", 5)
+    with pytest.raises(InputError, match="has 1 CPU and 1 GPU for a worker"):
+        cluster.share_of(ray, "cuda:0")
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
