@@ -258,7 +258,7 @@ def test_a_small_fit_takes_one_thread_and_gives_the_others_back(
     finally:
         real(before)
     assert same(*found, x)
-    assert used == [1, 3, 1, 3]  # nothing to change where it was one already
+    assert used == [1, 1, 1, 1, 1, 3, 1, 3]  # to one, and back, in each of four fits
 
 
 def test_which_fits_are_small() -> None:
