@@ -51,7 +51,7 @@ def cifar() -> Deployed:
     x = torch.randint(0, 256, (400, 3, 32, 32), dtype=torch.uint8)
     y = torch.arange(400) % 10
     model.head.prepare(DataFacts(torch.bincount(y), 100))
-    z = model.eval().embed(x)
+    z = model.eval().embed(x, taps=True)
     with torch.no_grad():
         model.head.fit_statistics([(z, y)], [(z, y)])
     return Deployed(model)

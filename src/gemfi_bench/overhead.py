@@ -119,7 +119,8 @@ class Subject:
         self.generator = torch.Generator().manual_seed(0)
         self.scores = [SCORES[name] for name in model.head.named_scores.values()]
         # densities of random features: what they hold does not change what they cost
-        z = torch.randn(_FITTED, model.head.num_features, generator=self.generator)
+        width = model.head.num_features + model.head.num_taps
+        z = torch.randn(_FITTED, width, generator=self.generator)
         labels = torch.arange(_FITTED) % model.head.num_classes
         model.eval()
         with torch.no_grad():

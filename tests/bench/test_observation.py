@@ -27,7 +27,7 @@ def model(task: Task) -> Model:
     torch.manual_seed(0)
     config = replace(as_paper(GEMConfig()), gate="prob")
     built = build_model("gem-paper", "convnet", 7, config=config, size=8, channels=4).eval()
-    z = built.embed(task.train.x)
+    z = built.embed(task.train.x, taps=True)
     built.head.fit_statistics([(z, task.train.labels)], [(z, task.train.labels)])
     return built
 

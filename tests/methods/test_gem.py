@@ -34,6 +34,17 @@ def default_fitted(**changes: object) -> GEMFI:
     return head
 
 
+def test_evidence_is_bounded_by_the_clip() -> None:
+    """However large the logits, α lies between exp(−10) + 1e-8 and exp(10) + 1e-8."""
+    head = default(num_components=1)
+    logits = head.parts(1e4 * features()[0].double()).logits
+    assert float(logits.abs().max().detach()) > 100
+    parts = head.parts(1e4 * features()[0].double())
+    alpha = torch.exp(parts.log_alpha - parts.log_gate[:, None]).detach()  # type: ignore[index]
+    assert float(alpha.max()) == pytest.approx(math.exp(10) + 1e-8, rel=1e-6)
+    assert float(alpha.min()) == pytest.approx(math.exp(-10) + 1e-8, rel=1e-6)
+
+
 @pytest.mark.parametrize("name", ["gem-core", "gem-mix", "gem-fi"])
 def test_presets_add_one_thing_at_a_time(name: str) -> None:
     config = PRESETS[name]

@@ -13,12 +13,12 @@ from gemfi.data import Role, Split, Task
 from gemfi.data.augmentation import AUGMENTATIONS, Augmentation
 from gemfi.data.normalisation import Normalisation
 from gemfi.errors import InputError
-from gemfi.methods import METHODS, PAPER_PRESETS, PRESETS, GEMConfig
+from gemfi.methods import METHODS, PAPER_PRESETS, GEMConfig
 from gemfi.outliers import NONE, VOS, OutlierConfig
 from gemfi.runs import RunSpec, find_task, make_spec, matched_spec
 from gemfi.runs.spec import matched_recipe
 from gemfi.training import TrainConfig
-from gemfi_bench.recipes import paper_recipe
+from gemfi_bench.recipes import OWN, paper_recipe
 
 from .conftest import toy_spec
 
@@ -162,7 +162,7 @@ def test_images_are_flipped_only_where_that_is_known_to_be_right(
     assert matched_spec(name, "edl", images((3, 32, 32))).train.augmentation == augmentation
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in PRESETS])
+@pytest.mark.parametrize("method", OWN)
 def test_the_spec_of_a_recipe_is_the_methods_own(method: str) -> None:
     recipe = paper_recipe(method, "mnist")
     spec = make_spec("mnist", method, images((1, 28, 28)), recipe=paper_recipe(method, "mnist"))
@@ -223,7 +223,8 @@ def test_outliers_by_one_word(method: str, kind: Any, outliers: OutlierConfig) -
 
 
 def test_outliers_where_they_would_do_nothing() -> None:
-    assert {"softmax", "mc-dropout", "ensemble"} == set(METHODS) - set(ABLE)
+    unable = {"softmax", "logit-norm", "t2f-norm", "mc-dropout", "ensemble"}
+    assert unable == set(METHODS) - set(ABLE)
     task = images((1, 28, 28))
     for kind in ("none", "vos"):
         with pytest.raises(InputError, match=r"softmax has no term on outliers.* one: edl, i-edl"):

@@ -156,9 +156,7 @@ def joint_logits(belief: Belief) -> Tensor:
         return belief.log_probs()
     bare = (belief.log_evidence, belief.log_gate, belief.log_temperature)
     if belief.logits.shape[1] == 1 and all(part is None for part in bare):
-        own = belief.logits.squeeze(1)
-        if torch.allclose(own.log_softmax(dim=1), belief.log_probs(), rtol=1e-4, atol=1e-4):
-            return own  # T2FNorm's have another norm than those of its p̂
+        return belief.logits.squeeze(1)
     energy = dirichlet.logit_energy(belief.logits, belief.log_weight)
     return belief.log_probs() - energy.unsqueeze(1)
 
