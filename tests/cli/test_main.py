@@ -12,8 +12,8 @@ import pytest
 
 from gemfi import __version__
 from gemfi.cli import COMMANDS, main
-from gemfi.methods import METHODS
 from gemfi.cli.options import one_line
+from gemfi.methods import METHODS
 from gemfi_bench.toys import run_demo
 from support.commands import refused
 
