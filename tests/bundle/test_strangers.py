@@ -18,6 +18,7 @@ from gemfi import METHODS, Model, build_model
 from gemfi.bundle import make_bundle
 from gemfi.bundle.bundle import MODEL
 from gemfi.cli import main
+from gemfi.data import Role, Split
 from gemfi.data.inputs import InputSpec
 from gemfi.errors import CheckpointError, GemfiError
 from support.commands import Capture, refused
@@ -242,7 +243,10 @@ def absurd_values(folder: Path) -> int:
     """Put each absurd value at each place of each backbone and each method; returns how many."""
     count, path = 0, folder / "m.safetensors"
     models = [build_model("softmax", name, 2, **options) for name, options in BACKBONES.items()]
-    models += [build_model(name, "mlp", 2, in_features=2, width=4, depth=1) for name in METHODS]
+    rows = Split(torch.randn(40, 2), torch.arange(40) % 2, Role.TRAIN, "rows", 2)
+    for name in METHODS:
+        models.append(build_model(name, "mlp", 2, in_features=2, width=4, depth=1))
+        models[-1].finish(rows)
     for index, model in enumerate(models):
         header, tensors = parts(model)
         for place in places(header):
