@@ -84,7 +84,7 @@ def _ready(model: Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Model, 
     y = torch.arange(300) % model.head.num_classes
     model.inputs = InputSpec(sample_shape=shape, sample_dtype="float32")
     model.head.prepare(DataFacts(torch.bincount(y), 10))
-    z = model.eval().embed(x)
+    z = model.eval().embed(x, taps=True)
     with torch.no_grad():
         model.head.fit_statistics([(z, y)], [(z, y)])
     return model, torch.cat([x, 3 * torch.rand(100, *shape, generator=generator)])
