@@ -51,8 +51,8 @@ class Choices:
         method: see gemfi methods.
         recipe: matched, one for every method, or paper, that of the method's own paper (mnist,
             cifar10).
-        backbone: convnet, resnet18, vgg16, mlp, or identity for features; by default what suits the
-            task's samples.
+        backbone: convnet, resnet18, vgg16, whitenet, mlp, or identity for features; by default what
+            suits the task's samples.
         backbone_options: such as width=16 dropout=0.1 spectral.kind=soft.
         epochs: passes over the training data.
         batch_size: samples a step.
