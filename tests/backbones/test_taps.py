@@ -39,7 +39,7 @@ def test_features_come_first_and_taps_are_those_of_the_maps(name: str) -> None:
     both = network(x, taps=True)
     assert both.shape == (3, network.num_features + network.num_taps)
     torch.testing.assert_close(both[:, : network.num_features], network(x))
-    maps = network.maps(x.to(memory_format=torch.channels_last))
+    maps = list(network.maps(x.to(memory_format=torch.channels_last)))
     assert network.num_taps == 2 * sum(stage.shape[1] for stage in maps)
     expected = []
     for stage in maps:  # by numpy, channel by channel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal, get_args
 
@@ -36,8 +37,8 @@ class ImageNetwork(nn.Module):
         self.input = (in_channels, size)
         self.dropout = nn.Dropout(dropout)
 
-    def maps(self, x: Tensor) -> list[Tensor]:
-        """The maps (B, channels, height, width) of every stage."""
+    def maps(self, x: Tensor) -> Iterator[Tensor]:
+        """The maps (B, channels, height, width) of one stage after the other."""
         raise NotImplementedError
 
     def pool(self, last: Tensor) -> Tensor:
@@ -50,9 +51,12 @@ class ImageNetwork(nn.Module):
         With `taps`, what the stages say comes after the features, (B, num_features + num_taps): the
         mean and the standard deviation of each channel, of unit norm for a stage.
         """
-        maps = self.maps(_checked_images(x, self.name, *self.input))
-        z: Tensor = self.dropout(self.pool(maps[-1]))
-        return torch.cat([z, *map(summary, maps)], dim=1) if taps else z
+        said = []
+        for last in self.maps(_checked_images(x, self.name, *self.input)):
+            if taps:
+                said.append(summary(last))
+        z: Tensor = self.dropout(self.pool(last))
+        return torch.cat([z, *said], dim=1) if taps else z
 
 
 def summary(maps: Tensor) -> Tensor:
@@ -100,14 +104,12 @@ class ConvNet(ImageNetwork):
             self.hidden += nn.Sequential(Linear(inputs, outputs, spectral=spectral), nn.ReLU())
         self.num_features, self.num_taps = flat[-1], 2 * channels * len(layers)
 
-    def maps(self, x: Tensor) -> list[Tensor]:
+    def maps(self, x: Tensor) -> Iterator[Tensor]:
         """What each of the three convolutions makes, pooled."""
-        maps = []
         for conv, bias in zip(self.convs, self.biases, strict=True):
             pooled = functional.max_pool2d(conv(x), 2)  # first, since it commutes with the rest
             x = functional.relu(pooled + bias[:, None, None])
-            maps.append(x)
-        return maps
+            yield x
 
     def pool(self, last: Tensor) -> Tensor:
         """All of the last maps, through the hidden layers."""
@@ -145,13 +147,11 @@ class VGG16(ImageNetwork):
         self.num_features = channels * size**2
         self.num_taps = 2 * width * sum(factors[-1] for factors in _VGG_STAGES)
 
-    def maps(self, x: Tensor) -> list[Tensor]:
+    def maps(self, x: Tensor) -> Iterator[Tensor]:
         """What each of the five stages makes, pooled."""
-        maps = []
         for stage in self.stages:
             x = functional.max_pool2d(stage(x), 2)
-            maps.append(x)
-        return maps
+            yield x
 
     def pool(self, last: Tensor) -> Tensor:
         """All of the last maps."""
@@ -191,12 +191,13 @@ class ResNet18(ImageNetwork):
                 channels, size = outputs, (size + stride - 1) // stride
         self.num_features, self.num_taps = channels, 2 * width * 15
 
-    def maps(self, x: Tensor) -> list[Tensor]:
+    def maps(self, x: Tensor) -> Iterator[Tensor]:
         """What each of the four stages of two blocks makes."""
-        maps = [functional.leaky_relu(self.norm(self.stem(x)))]
-        for block in self.blocks:
-            maps.append(block(maps[-1]))
-        return maps[2::2]
+        x = functional.leaky_relu(self.norm(self.stem(x)))
+        for number, block in enumerate(self.blocks, start=1):
+            x = block(x)
+            if number % 2 == 0:
+                yield x
 
     def pool(self, last: Tensor) -> Tensor:
         """The mean of each of the last maps."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional
@@ -53,12 +55,12 @@ class WhiteNet(ImageNetwork):
             channels, side = width, side // 2
         self.num_features, self.num_taps = channels, 2 * sum(widths)
 
-    def maps(self, x: Tensor) -> list[Tensor]:
+    def maps(self, x: Tensor) -> Iterator[Tensor]:
         """What each of the three groups makes."""
-        maps = [functional.gelu(self.whitening(x))]
+        x = functional.gelu(self.whitening(x))
         for group in self.groups:
-            maps.append(group(maps[-1]))
-        return maps[1:]
+            x = group(x)
+            yield x
 
     def pool(self, last: Tensor) -> Tensor:
         """The largest value of each of the last maps."""
