@@ -19,7 +19,6 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gemfi import devices, scores
-from gemfi.backbones import Stack
 from gemfi.bundle import load
 from gemfi.data import as_split, two_moons
 from gemfi.detectors import DETECTORS, observe
@@ -30,6 +29,7 @@ from gemfi.methods import METHODS
 from gemfi.model import Model, build_model
 from gemfi.outliers import OutlierConfig
 from gemfi.training import Objective, TrainConfig, fit
+from support.small_images import make
 
 THERE = torch.device("meta")
 IMAGES = torch.rand(16, 3, 8, 8)
@@ -59,27 +59,6 @@ def test_the_referee_is_awake() -> None:
             _ = there + torch.ones(3)
         with pytest.raises((RuntimeError, NotImplementedError)):
             float(there.sum())
-
-
-class Net(nn.Module):
-    """Convolution, batch norm and pooling."""
-
-    num_features = 8
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
-
-
-def make(method: str) -> Model:
-    copies = METHODS[method].copies(METHODS[method].default)
-    backbone = Net() if copies == 1 else Stack([Net() for _ in range(copies)])
-    return build_model(method, backbone, 4)
 
 
 def finished(method: str) -> Model:

@@ -19,10 +19,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gemfi import outliers, scores
-from gemfi.backbones import Stack
 from gemfi.data import as_split
 from gemfi.data.augmentation import Augmentation
 from gemfi.detectors import DETECTORS, observe
@@ -38,27 +37,7 @@ ALONE = [name for name in METHODS if name != "ensemble"]  # an ensemble trains i
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from support.accelerator import Accelerator, WaitError, register
-
-
-class Net(nn.Module):
-    """Convolution, batch norm and pooling."""
-
-    num_features = 8
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
-
-
-def make(method: str) -> Model:
-    copies = METHODS[method].copies(METHODS[method].default)
-    backbone = Net() if copies == 1 else Stack([Net() for _ in range(copies)])
-    return build_model(method, backbone, 4)
+    from support.small_images import make
 
 
 def split(role: str) -> Any:

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from gemfi._config import check_int
 from gemfi.backbones.networks import ImageNetwork
+from gemfi.density import Fitted
 from gemfi.errors import InputError
 from gemfi.spectral import OFF, Conv2d, Spectral
 
@@ -83,14 +84,13 @@ class _Group(nn.Module):
         return functional.gelu(self.norm2(self.conv2(x)))
 
 
-class Whitening(nn.Module):
+class Whitening(Fitted):
     """A convolution whose outputs are uncorrelated and of unit variance on the first batch.
 
     Before that batch its filters are the pixels of a patch. Biases are learned.
     """
 
     weight: Tensor
-    filled: Tensor
 
     def __init__(self, in_channels: int) -> None:
         super().__init__()
@@ -99,9 +99,6 @@ class Whitening(nn.Module):
         self.num_filters = 2 * size
         self.bias = nn.Parameter(torch.zeros(self.num_filters))
         self.register_buffer("weight", torch.cat([pixels, -pixels]))
-        self.register_buffer("filled", torch.tensor(False))
-        self.fitted = False  # as `filled`, but no branch on a tensor
-        self.register_load_state_dict_post_hook(_restore)  # type: ignore[no-untyped-call]
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, C, H, W) to (B, 8·C, H − 1, W − 1)."""
@@ -113,21 +110,17 @@ class Whitening(nn.Module):
     def fit(self, x: Tensor) -> None:
         """Set the filters from the patches of a batch; of several processes, from all batches."""
         patches = functional.unfold(x.detach().float(), _PATCH)  # (B, C·4, positions)
-        moments = torch.einsum("bip,bjp->ij", patches, patches) / patches.shape[2] / len(x)
+        total = torch.einsum("bip,bjp->ij", patches, patches)
+        count = total.new_full((1, total.shape[1]), patches.shape[2] * len(x))
+        sums = torch.cat([total, count])
         if distributed.is_available() and distributed.is_initialized():
-            distributed.all_reduce(moments)
-            moments /= distributed.get_world_size()
+            distributed.all_reduce(sums)
+        moments = sums[:-1] / sums[-1]
         # on the CPU in float64: not every device has an eigendecomposition
         values, vectors = torch.linalg.eigh(moments.to("cpu", torch.float64))
         filters = (vectors / (values + _FLOOR).sqrt()).T.view(-1, *self.weight.shape[1:])
         self.weight.copy_(torch.cat([filters, -filters]))
-        self.filled.fill_(True)
-        self.fitted = True
-
-
-def _restore(module: nn.Module, _incompatible: object) -> None:
-    if isinstance(module, Whitening):
-        module.fitted = bool(module.filled)
+        self.mark_fitted()
 
 
 whitenet = WhiteNet
