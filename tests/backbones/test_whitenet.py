@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import distributed
 from torch.nn import functional
 
 from gemfi.backbones import whitenet
@@ -57,6 +58,20 @@ def test_only_the_first_batch_of_training_counts() -> None:
     again.train()
     again(3 * x)
     assert torch.equal(again.weight, fitted)
+
+
+def test_processes_whiten_what_one_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two uneven shares of a batch; what the other process sends is what it would have sent."""
+    x, sent = correlated(), []
+    alone = Whitening(3)
+    alone.fit(x)
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "all_reduce", lambda sums: sent.append(sums.clone()))
+    Whitening(3).fit(x[:50])
+    monkeypatch.setattr(distributed, "all_reduce", lambda sums: sums.add_(sent[0]))
+    second = Whitening(3)
+    second.fit(x[50:])
+    torch.testing.assert_close(second.weight.abs(), alone.weight.abs(), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("wrong", [{"size": 15}, {"widths": (4, 4)}, {"widths": (4, 0, 4)}])
